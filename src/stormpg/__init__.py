@@ -1,0 +1,22 @@
+"""Variance-reduced policy gradients: STORM-PG, everything it is compared with, and what came after."""
+
+from stormpg import algorithms, estimators
+from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo
+from stormpg.envs import ENVIRONMENTS, Environment, make
+from stormpg.errors import InputError
+from stormpg.estimators import gpomdp, gradient, pgt, reinforce
+from stormpg.evaluate import evaluate
+from stormpg.policies import (
+    categorical,
+    categorical_mlp,
+    gaussian,
+    gaussian_linear,
+    gaussian_mlp,
+    policy_for,
+    softmax_table,
+)
+from stormpg.result import Result
+from stormpg.train import train
+from stormpg.trajectories import Trajectories, rollout
+
+__version__ = "0.1.0"

@@ -1,0 +1,242 @@
+"""The algorithms of the paper's Table 1: each one picks an estimator, a tracker, a schedule and a step.
+
+The defaults are the paper's Table 2 (Cart-Pole) where it has a row. Symbols: η is `eta`, α (also written a) is
+`alpha`, γ is `gamma`; S0, B and m keep their names.
+
+All take, besides their own: baseline (see `estimators`), optimizer (the name of an optax optimiser, or a function from a
+learning rate to one), and decay, decay_every: η_t = η · decay^(t / decay_every).
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from stormpg import schedules, steps, trackers
+from stormpg.errors import InputError, choose, nearest
+from stormpg.estimators import Estimator, surrogate
+from stormpg.estimators import gpomdp as gpomdp_estimator
+from stormpg.estimators import pgt as pgt_estimator
+from stormpg.estimators import reinforce as reinforce_estimator
+from stormpg.records import Aside, record, static
+from stormpg.schedules import Schedule
+from stormpg.trackers import Tracker
+
+Optimizer = str | Callable[..., Any]
+
+
+@record
+class Algorithm:
+    """A row of the table: estimator × tracker × schedule × step. Its floats are traced, the rest is static."""
+
+    estimator: Estimator
+    tracker: Tracker
+    schedule: Schedule = static()
+    step: Any = dataclasses.field()
+    name: str = static(default="custom")
+    note: Aside = static(default_factory=lambda: Aside({}))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The arguments it was made with, defaults included."""
+        return self.note.content
+
+
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
+
+
+def algorithm(name: str) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
+    """Register a constructor under a name, and check its arguments against its annotations."""
+
+    def register(function: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+        signature, hints = inspect.signature(function), get_type_hints(function)
+
+        @functools.wraps(function)
+        def constructor(*args: Any, **settings: Any) -> Algorithm:
+            for key in settings:
+                if key not in signature.parameters:
+                    raise InputError(f"{name} has no setting {key!r}: {nearest(key, signature.parameters)}.")
+            bound = signature.bind(*args, **settings)
+            bound.apply_defaults()
+            for key, value in bound.arguments.items():
+                check_type(key, value, hints[key])
+            return dataclasses.replace(function(**bound.arguments), name=name, note=Aside(dict(bound.arguments)))
+
+        ALGORITHMS[name] = constructor
+        return constructor
+
+    return register
+
+
+def check_type(name: str, value: Any, expected: Any) -> None:
+    """InputError where a setting is not of its annotated type. A float setting takes any real number."""
+    number = not isinstance(value, bool | str) and (isinstance(value, int | float) or hasattr(value, "dtype"))
+    wanted = {
+        float: (number, "a number"),
+        int: (isinstance(value, int) and not isinstance(value, bool), "a whole number"),
+        bool: (isinstance(value, bool), "true or false"),
+        str: (isinstance(value, str), "a name"),
+    }
+    good, what = wanted.get(expected, (True, ""))
+    if not good:
+        raise InputError(f"{name} is {value!r}; expected {what}.")
+
+
+def make_algorithm(name: str, **settings: Any) -> Algorithm:
+    """The algorithm of this name with these settings."""
+    return ALGORITHMS[choose("algorithm", name, ALGORITHMS)](**settings)
+
+
+@algorithm("reinforce")
+def reinforce(
+    eta: float = 0.005,
+    S0: int = 25,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    optimizer: Optimizer = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+) -> Algorithm:
+    """REINFORCE (Williams 1992), equation (4): S0 trajectories for every step."""
+    return Algorithm(
+        reinforce_estimator(gamma, baseline),
+        trackers.plain(),
+        schedules.always(S0),
+        steps.optax_step(eta, optimizer, decay, decay_every),
+    )
+
+
+@algorithm("pgt")
+def pgt(
+    eta: float = 0.005,
+    S0: int = 25,
+    gamma: float = 0.99,
+    baseline: str = "value",
+    optimizer: Optimizer = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+) -> Algorithm:
+    """PGT (Sutton et al. 2000): every score times the reward to come, less a fitted linear value function.
+
+    With the baseline "time" it is, on-policy, GPOMDP.
+    """
+    return Algorithm(
+        pgt_estimator(gamma, baseline),
+        trackers.plain(),
+        schedules.always(S0),
+        steps.optax_step(eta, optimizer, decay, decay_every),
+    )
+
+
+@algorithm("gpomdp")
+def gpomdp(
+    eta: float = 0.005,
+    S0: int = 25,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    optimizer: Optimizer = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+) -> Algorithm:
+    """GPOMDP (Baxter and Bartlett 2001), equation (5): S0 trajectories for every step."""
+    return Algorithm(
+        gpomdp_estimator(gamma, baseline),
+        trackers.plain(),
+        schedules.always(S0),
+        steps.optax_step(eta, optimizer, decay, decay_every),
+    )
+
+
+@algorithm("svrpo")
+def svrpo(
+    delta: float = 0.01,
+    S0: int = 25,
+    B: int = 10,
+    m: int = 3,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    damping: float = 0.01,
+) -> Algorithm:
+    """SVRPO (Xu, Liu and Peng 2017): SVRG inside one batch, with trust-region natural-gradient steps.
+
+    The m small batches of B are drawn from the S0 trajectories of the snapshot, so they cost no trajectories and
+    d(ξ̃) has weight 1; d(ξ) is the surrogate's gradient. δ (`delta`) bounds the KL divergence of each step.
+    """
+    return Algorithm(
+        surrogate(gpomdp_estimator(gamma, baseline)),
+        trackers.svrg(),
+        schedules.within(m, S0, B),
+        steps.natural_gradient(delta, damping),
+    )
+
+
+@algorithm("svrpg")
+def svrpg(
+    eta: float = 0.0075,
+    S0: int = 25,
+    B: int = 10,
+    m: int = 3,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    adaptive: bool = False,
+    two_optimizers: bool = False,
+    inner_rate: float = 0.5,
+    optimizer: Optimizer = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+) -> Algorithm:
+    """SVRPG: a snapshot from S0 trajectories, then m steps from B, each corrected to it, equation (7).
+
+    The default is the form of Xu et al. 2019 (m fixed, one optimiser). Papini et al. 2018 is
+    `adaptive=True, two_optimizers=True`: the inner loop ends early, and snapshots have an Adam of their own, with rate η
+    where the inner one has η · inner_rate.
+    """
+    return Algorithm(
+        gpomdp_estimator(gamma, baseline),
+        trackers.svrg(),
+        schedules.every(m, S0, B, adaptive),
+        steps.optax_step(eta, optimizer, decay, decay_every, two_optimizers, inner_rate),
+    )
+
+
+@algorithm("srvr-pg")
+def srvr_pg(
+    eta: float = 0.005,
+    S0: int = 25,
+    B: int = 5,
+    m: int = 3,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    optimizer: Optimizer = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+) -> Algorithm:
+    """SRVR-PG (Xu et al. 2019): S0 trajectories, then m recursive steps from B, equation (8), and again."""
+    return Algorithm(
+        gpomdp_estimator(gamma, baseline),
+        trackers.sarah(),
+        schedules.every(m, S0, B),
+        steps.optax_step(eta, optimizer, decay, decay_every),
+    )
+
+
+@algorithm("storm-pg")
+def storm_pg(
+    eta: float = 0.01,
+    alpha: float = 0.9,
+    S0: int = 10,
+    B: int = 5,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    optimizer: Optimizer = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+) -> Algorithm:
+    """STORM-PG, Algorithm 1: S0 trajectories once, then B for ever, equation (9)."""
+    return Algorithm(
+        gpomdp_estimator(gamma, baseline),
+        trackers.storm(alpha),
+        schedules.once(S0, B),
+        steps.optax_step(eta, optimizer, decay, decay_every),
+    )

@@ -1,0 +1,56 @@
+"""Baselines, all leave-one-out: the baseline of a trajectory is made from the others of its batch.
+
+A baseline made from its own trajectory would correlate with its scores and bias the gradient; with the others it
+is independent of them, and the estimate stays exactly unbiased for every batch size. A lone trajectory has none.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from stormpg.trajectories import Trajectories
+
+RIDGE = 1e-5
+
+
+def leave_one_out_mean(x: Array) -> Array:
+    """mean_{j≠i} x_j along the first axis, 0 where there is no other."""
+    return (x.sum(axis=0, keepdims=True) - x) / max(x.shape[0] - 1, 1)
+
+
+def leave_one_out_sum(x: Array) -> Array:
+    """Σ_{j≠i} x_j along the first axis, without cancellation: it is 0 where it should be, and positive likewise."""
+    return jnp.tensordot(1 - jnp.eye(x.shape[0], dtype=x.dtype), x, axes=1)
+
+
+def optimal(score_sum: Array, signal: Array) -> Array:
+    """Peters and Schaal 2008: b = E[C² x] / E[C²] for each step and each parameter, the variance-minimising constant.
+
+    score_sum: [n, H, p]; signal: [n, H]; result: [n, H, p]. Where no other trajectory has a score, 0.
+    """
+    square = score_sum**2
+    below = leave_one_out_sum(square)
+    above = leave_one_out_sum(square * signal[:, :, None])
+    return jnp.where(below > 0, above / jnp.where(below > 0, below, 1.0), 0.0)
+
+
+def features(observation: Array) -> Array:
+    """rllab's features of a state at time t: s, s², t/100, (t/100)², (t/100)³, 1. [H, ...] -> [H, f]."""
+    horizon = observation.shape[0]
+    s = jnp.reshape(observation, (horizon, -1)).astype(jnp.result_type(float))
+    t = jnp.arange(horizon, dtype=s.dtype)[:, None] / 100
+    return jnp.concatenate((s, s**2, t, t**2, t**3, jnp.ones_like(t)), axis=1)
+
+
+def fit_values(trajectories: Trajectories, to_come: Array) -> Array:
+    """V(s_h) γ^h, [n, H]: ridge regression of the discounted reward to come on the features, from the others."""
+    x = jax.vmap(features)(trajectories.observation) * trajectories.mask[:, :, None]
+    gram = leave_one_out_sum(jnp.einsum("nhf,nhg->nfg", x, x))
+    moment = leave_one_out_sum(jnp.einsum("nhf,nh->nf", x, to_come))
+
+    def solve(gram: Array, moment: Array) -> Array:
+        # The ridge grows with the data, or a Cholesky factor in float32 would not exist.
+        ridge = RIDGE * (1 + jnp.trace(gram) / len(gram)) * jnp.eye(len(gram), dtype=gram.dtype)
+        return jax.scipy.linalg.solve(gram + ridge, moment, assume_a="pos")
+
+    return jnp.einsum("nhf,nf->nh", x, jax.vmap(solve)(gram, moment))

@@ -1,0 +1,64 @@
+"""A linear system with Gaussian noise and quadratic costs, in any dimension.
+
+    s' = A s + B a + noise · ε,  ε ~ N(0, I);    reward = −(sᵀ Q s + aᵀ R a);    s_0 ~ N(0, start² I)
+
+With a linear-Gaussian policy the objective and its gradient have closed forms, which makes it a test bench.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stormpg.envs.base import Box, Environment
+from stormpg.errors import InputError
+
+
+class State(NamedTuple):
+    s: Array  # [state_dim]
+
+
+class System(NamedTuple):
+    """The matrices of the problem."""
+
+    A: np.ndarray
+    B: np.ndarray
+    Q: np.ndarray
+    R: np.ndarray
+    noise: float
+    start: float
+
+
+def system(state_dim: int = 2, action_dim: int = 1, noise: float = 0.1, start: float = 1.0) -> System:
+    """The default system: a chain of integrators, each pulled by the next, the last ones driven by the action."""
+    if not 1 <= action_dim <= state_dim:
+        raise InputError(f"lqr needs 1 <= action_dim <= state_dim, and got {action_dim} and {state_dim}.")
+    A = 0.95 * np.eye(state_dim) + 0.1 * np.eye(state_dim, k=1)
+    B = 0.3 * np.eye(state_dim, action_dim, k=action_dim - state_dim)
+    return System(A, B, 0.1 * np.eye(state_dim), 0.1 * np.eye(action_dim), noise, start)
+
+
+def from_system(problem: System, horizon: int = 20, name: str = "lqr") -> Environment:
+    """The environment of any linear-Gaussian system."""
+    A, B, Q, R, noise, start = problem
+    state_dim, action_dim = B.shape
+
+    def reset(key: Array) -> tuple[State, Array]:
+        s = start * jax.random.normal(key, (state_dim,))
+        return State(s), s
+
+    def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, Array]:
+        s, a = state.s, jnp.reshape(action, (action_dim,))
+        reward = -(s @ jnp.asarray(Q) @ s + a @ jnp.asarray(R) @ a)
+        s = jnp.asarray(A) @ s + jnp.asarray(B) @ a + noise * jax.random.normal(key, (state_dim,))
+        return State(s), s, reward, jnp.zeros((), dtype=bool)
+
+    return Environment(name, reset, step, Box((state_dim,)), Box((action_dim,)), horizon)
+
+
+@functools.cache  # equal settings give the same functions, and so the same compiled program
+def lqr(state_dim: int = 2, action_dim: int = 1, noise: float = 0.1, start: float = 1.0) -> Environment:
+    return from_system(system(state_dim, action_dim, noise, start))

@@ -1,0 +1,1 @@
+from stormpg.envs.mountain_car import mountain_car_continuous as rllab_mountain_car

@@ -1,0 +1,25 @@
+"""One way to say what is wrong with an input: what was given, what was expected, what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave. The command prints its one line and exits with code 2."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an "unknown name" message: the nearest known name where there is one, and all of them."""
+    known = sorted(known)
+    folded = {key.lower(): key for key in reversed(known)}
+    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
+    guess = f"did you mean {folded[close[0]]!r}? " if close else ""
+    return f"{guess}Known: {', '.join(known)}"
+
+
+def choose(kind: str, name: object, known: Iterable[str]) -> str:
+    """`name`, if it is one of the known names of this kind; otherwise an InputError with the nearest one."""
+    known = list(known)
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"unknown {kind} {name!r}: {nearest(str(name), known)}.")
+    return name

@@ -1,0 +1,186 @@
+"""Estimators of ∇L(ξ) from a batch of trajectories: REINFORCE, PGT and GPOMDP, on- and off-policy.
+
+Write S_t = ∇log π_ξ(a_t|s_t) for the scores, w_h = Π_{t≤h} π_ξ(a_t|s_t) / π_ξ'(a_t|s_t) for the cumulative importance
+weight of a trajectory sampled under ξ', and C_h = Σ_{t≤h} S_t. Each estimator is a sum over steps of
+
+    a score sum  ·  ( a weighted signal  −  w_h · a baseline b_h )
+
+| estimator | score sum | signal                     | equation                                |
+|-----------|-----------|----------------------------|-----------------------------------------|
+| GPOMDP    | C_h       | w_h γ^h r_h                | (5), and d_i^{ξ'}(ξ) of §3              |
+| REINFORCE | C_{H−1}   | w_{H−1} R(τ), once         | (4)                                     |
+| PGT       | S_h       | Σ_{k≥h} w_k γ^k r_k        | Sutton et al. 2000                      |
+
+With w = 1 it is d_i(ξ). Whatever the estimator, the result is Σ_t c_t S_t for numbers c_t that do not depend on the
+direction of the gradient, so one backward pass gives the mean over the batch.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from stormpg.baselines import fit_values, leave_one_out_mean, optimal
+from stormpg.errors import InputError, choose, nearest
+from stormpg.records import Tree, as_float, record, static
+from stormpg.trajectories import Trajectories, discounted
+
+BASELINES = {
+    "gpomdp": ("none", "time", "optimal"),
+    "reinforce": ("none", "time", "optimal"),
+    "pgt": ("none", "time", "optimal", "value"),
+}
+
+
+@record
+class Estimator:
+    """Which estimator, which baseline, which discount."""
+
+    gamma: Array
+    name: str = static()
+    baseline: str = static(default="time")
+    weighting: str = static(default="cumulative")  # or "step": the surrogate of trust-region methods
+
+
+def gpomdp(gamma: float, baseline: str = "time") -> Estimator:
+    """GPOMDP (Baxter and Bartlett 2001), the paper's equation (5): b_h depends on the time h alone."""
+    return _estimator("gpomdp", gamma, baseline)
+
+
+def reinforce(gamma: float, baseline: str = "time") -> Estimator:
+    """REINFORCE (Williams 1992), equation (4): every score times the whole return."""
+    return _estimator("reinforce", gamma, baseline)
+
+
+def pgt(gamma: float, baseline: str = "time") -> Estimator:
+    """The policy gradient theorem's estimator (Sutton et al. 2000): every score times the return to come."""
+    return _estimator("pgt", gamma, baseline)
+
+
+def surrogate(estimator: Estimator) -> Estimator:
+    """The same on-policy; elsewhere the gradient of mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, as trust-region methods use it.
+
+    The weight is that of one step, not of the trajectory, so off-policy it is biased by the shift of the states.
+    """
+    return Estimator(estimator.gamma, estimator.name, estimator.baseline, weighting="step")
+
+
+def _estimator(name: str, gamma: float, baseline: str) -> Estimator:
+    if not isinstance(gamma, jax.core.Tracer) and not 0 < gamma <= 1:
+        raise InputError(f"gamma is {gamma}; expected a discount in (0, 1].")
+    choose("baseline", baseline, BASELINES["pgt"])
+    if baseline not in BASELINES[name]:
+        raise InputError(
+            f"{name} cannot use the baseline {baseline!r}, whose b_h would depend on actions already scored (biased): "
+            f"{nearest(baseline, BASELINES[name])}; {baseline!r} goes with pgt."
+        )
+    return Estimator(as_float(gamma), name, baseline)
+
+
+class Estimate(NamedTuple):
+    gradient: Tree  # mean_i d_i^{ξ'}(ξ)
+    weight: Array  # [n, H] w_h
+    baseline: Any  # the b_h used; give it to the other term of a correction
+
+
+def gradient(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Tree:
+    """mean_i d_i^{ξ'}(ξ), ξ = `params`, ξ' = who sampled the trajectories: an unbiased estimate of ∇L(ξ)."""
+    return estimate(estimator, policy, params, trajectories).gradient
+
+
+def estimate(
+    estimator: Estimator,
+    policy: Any,
+    params: Tree,
+    trajectories: Trajectories,
+    baseline: Any = None,
+    on_policy: bool = False,
+) -> Estimate:
+    """As `gradient`, with the weights and the baseline it used.
+
+    `baseline`: the one of an earlier estimate on the same batch, so that both terms of a correction share it.
+    `on_policy`: the caller knows that `params` sampled the batch, so that all weights are exactly 1.
+    """
+    n = trajectories.reward.shape[0]
+    log_prob, pull_back = jax.vjp(lambda params: log_probs(policy, params, trajectories), params)
+    ratio = jnp.zeros_like(log_prob) if on_policy else log_prob - trajectories.log_prob
+    weight = jnp.exp(jnp.cumsum(ratio, axis=1))
+    if baseline is None:
+        baseline = _baseline(estimator, policy, params, trajectories)
+    if estimator.weighting == "step":
+        coefficient = jnp.exp(ratio) * advantage(estimator, trajectories, jnp.ones_like(weight), baseline)
+    else:
+        coefficient = advantage(estimator, trajectories, weight, baseline)
+    total = pull_back(coefficient * trajectories.mask / n)[0]
+    if estimator.baseline == "optimal":
+        total = _subtract_componentwise(estimator, policy, params, trajectories, weight, baseline, total)
+    return Estimate(total, weight, baseline)
+
+
+def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
+    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps."""
+    shape = trajectories.mask.shape
+    rows = [jnp.reshape(x, (-1, *x.shape[2:])) for x in (trajectories.observation, trajectories.action)]
+    values = jax.vmap(policy.log_prob, (None, 0, 0))(params, *rows)
+    return jnp.where(trajectories.mask > 0, values.reshape(shape), 0.0)
+
+
+def advantage(estimator: Estimator, trajectories: Trajectories, weight: Array, baseline: Any) -> Array:
+    """The numbers c_t, [n, H], with mean_i d_i = mean_i Σ_t c_t S_t (a componentwise baseline apart)."""
+    b = 0.0 if estimator.baseline in ("none", "optimal") else baseline
+    term = _signal(estimator, trajectories, weight) - weight * b
+    return term if estimator.name == "pgt" else _to_come(term)
+
+
+def _signal(estimator: Estimator, trajectories: Trajectories, weight: Array) -> Array:
+    """The weighted signal of each step, [n, H]."""
+    reward = discounted(trajectories, estimator.gamma)
+    if estimator.name == "gpomdp":
+        return weight * reward
+    if estimator.name == "pgt":
+        return _to_come(weight * reward)
+    return jnp.zeros_like(reward).at[:, -1].set(weight[:, -1] * reward.sum(axis=1))  # reinforce: R(τ), once
+
+
+def _to_come(x: Array) -> Array:
+    """Σ_{k≥h} x_k. Summing scores up to h against x_h is summing x from t on against the score of t."""
+    return jnp.cumsum(x[:, ::-1], axis=1)[:, ::-1]
+
+
+def _baseline(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Any:
+    """b_h from the batch alone; each trajectory gets it from the others, so that it stays unbiased."""
+    signal = _signal(estimator, trajectories, jnp.ones_like(trajectories.reward))
+    if estimator.baseline == "time":
+        return leave_one_out_mean(signal)
+    if estimator.baseline == "value":
+        return fit_values(trajectories, signal)
+    if estimator.baseline == "optimal":
+        return optimal(_score_sums(estimator, policy, params, trajectories), signal)
+    return jnp.zeros_like(signal)
+
+
+def _score_sums(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Array:
+    """C_h, or S_h for PGT, for every trajectory and step, flat: [n, H, parameters]."""
+
+    def score(observation: Array, action: Array, mask: Array) -> Array:
+        return mask * ravel_pytree(jax.grad(policy.log_prob)(params, observation, action))[0]
+
+    scores = jax.vmap(jax.vmap(score))(trajectories.observation, trajectories.action, trajectories.mask)
+    return scores if estimator.name == "pgt" else jnp.cumsum(scores, axis=1)
+
+
+def _subtract_componentwise(
+    estimator: Estimator,
+    policy: Any,
+    params: Tree,
+    trajectories: Trajectories,
+    weight: Array,
+    baseline: Array,
+    total: Tree,
+) -> Tree:
+    """total − mean_i Σ_h w_h · (score sum) ∘ b_h, where b_h has one number for each parameter."""
+    flat, unravel = ravel_pytree(total)
+    sums = _score_sums(estimator, policy, params, trajectories)
+    return unravel(flat - jnp.einsum("nh,nhp,nhp->p", weight, sums, baseline) / weight.shape[0])

@@ -1,0 +1,139 @@
+"""Steps: how g_t moves the parameters, ξ_{t+1} = ξ_t + step(g_t).
+
+Any optax optimiser, with the step size traced; and what optax does not have: the natural gradient with a trust
+region. The objective is maximised, so an optax optimiser is given −g_t.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from stormpg.errors import InputError, nearest
+from stormpg.records import Tree, add, as_float, inner, record, scaled, static
+
+
+class Landscape(NamedTuple):
+    """What a step may ask about a batch, besides the gradient."""
+
+    objective: Callable[[Tree], Array]  # mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, the surrogate
+    divergence: Callable[[Tree], Array]  # mean KL(π_{ξ_t} ‖ π_ξ) over the states
+
+
+@record
+class Optax:
+    """An optax optimiser with η_t = η · decay^(t / decay_every), t its own count of updates.
+
+    `separate`: large batches have an optimiser of their own, with rate η, and small ones another, with rate
+    η · inner_rate (Papini's two Adams); otherwise both share one.
+    """
+
+    eta: Array
+    decay: Array
+    inner_rate: Array
+    decay_every: int = static()
+    factory: Any = static()  # learning rate -> optax.GradientTransformation
+    separate: bool = static(default=False)
+
+    def optimiser(self, large: bool) -> optax.GradientTransformation:
+        eta = self.eta if large or not self.separate else self.eta * self.inner_rate
+        return self.factory(lambda count: eta * self.decay ** (count / self.decay_every))
+
+    def init(self, params: Tree) -> Any:
+        state = self.optimiser(True).init(params)
+        return (state, state) if self.separate else state
+
+    def apply(self, g: Tree, state: Any, params: Tree, large: bool, landscape: Landscape) -> tuple[Tree, Any]:
+        mine = state[0 if large else 1] if self.separate else state
+        updates, mine = self.optimiser(large).update(scaled(g, -1.0), mine, params)
+        if self.separate:
+            mine = (mine, state[1]) if large else (state[0], mine)
+        return optax.apply_updates(params, updates), mine
+
+
+def optax_step(
+    eta: float,
+    optimizer: str | Callable[..., Any] = "adam",
+    decay: float = 1.0,
+    decay_every: int = 100,
+    separate: bool = False,
+    inner_rate: float = 0.5,
+) -> Optax:
+    """`optimizer`: the name of an optax optimiser, or any function from a learning rate to one."""
+    for name, value in (("eta", eta), ("decay", decay), ("inner_rate", inner_rate)):
+        if not isinstance(value, jax.core.Tracer) and not value > 0:
+            raise InputError(f"{name} is {value}; expected a number above 0.")
+    if decay_every < 1:
+        raise InputError(f"decay_every is {decay_every}; expected a whole number of at least 1.")
+    factory = optimizer if callable(optimizer) else getattr(optax, str(optimizer), None)
+    if not callable(factory):
+        raise InputError(f"unknown optimizer {optimizer!r}: {nearest(str(optimizer), ('adam', 'sgd', 'rmsprop', 'adamw'))}.")
+    return Optax(as_float(eta), as_float(decay), as_float(inner_rate), decay_every, factory, separate)
+
+
+@record
+class NaturalGradient:
+    """s = F⁻¹ g by conjugate gradients; the longest step √(2δ/sᵀFs) · 2^{−k} that improves the surrogate with KL ≤ δ.
+
+    Where none of the tried lengths does, the parameters stay.
+    """
+
+    delta: Array
+    damping: Array
+    iterations: int = static(default=10)  # of conjugate gradients
+    backtracks: int = static(default=10)
+
+    def init(self, params: Tree) -> tuple[()]:
+        return ()
+
+    def apply(self, g: Tree, state: Any, params: Tree, large: bool, landscape: Landscape) -> tuple[Tree, Any]:
+        # F is the Hessian of the divergence at its minimum; linearised once, a product with it costs no tanh.
+        product = jax.linearize(jax.grad(landscape.divergence), params)[1]
+
+        def fisher(v: Tree) -> Tree:
+            return add(product(v), v, self.damping)
+
+        s = conjugate_gradients(fisher, g, self.iterations)
+        curvature = jnp.maximum(inner(s, fisher(s)), jnp.finfo(self.delta.dtype).tiny)
+        length = jnp.sqrt(2 * self.delta / curvature)
+        before = landscape.objective(params)
+
+        def attempt(trial: tuple[Array, Array]) -> tuple[Array, Array]:
+            k, _ = trial
+            candidate = add(params, s, length * 0.5**k)
+            good = (landscape.objective(candidate) > before) & (landscape.divergence(candidate) <= self.delta)
+            return jnp.where(good, k, k + 1), good
+
+        def searching(trial: tuple[Array, Array]) -> Array:
+            k, good = trial
+            return ~good & (k <= self.backtracks)
+
+        k, good = jax.lax.while_loop(searching, attempt, (jnp.zeros((), dtype=int), jnp.zeros((), dtype=bool)))
+        return add(params, s, jnp.where(good, length * 0.5**k, 0.0)), state
+
+
+def natural_gradient(delta: float = 0.01, damping: float = 0.01) -> NaturalGradient:
+    """δ bounds the KL divergence of one step; the damping is added to the diagonal of the Fisher matrix F."""
+    for name, value in (("delta", delta), ("damping", damping)):
+        if not isinstance(value, jax.core.Tracer) and not value > 0:
+            raise InputError(f"{name} is {value}; expected a number above 0.")
+    return NaturalGradient(as_float(delta), as_float(damping))
+
+
+def conjugate_gradients(matrix: Callable[[Tree], Tree], b: Tree, iterations: int) -> Tree:
+    """x with matrix(x) ≈ b for a positive definite matrix, from x = 0, in a fixed number of iterations."""
+
+    def iterate(_: Array, carry: tuple[Tree, Tree, Tree, Array]) -> tuple[Tree, Tree, Tree, Array]:
+        x, residual, direction, square = carry
+        image = matrix(direction)
+        tiny = jnp.finfo(square.dtype).tiny  # once the residual is 0, nothing moves any more
+        rate = square / jnp.maximum(inner(direction, image), tiny)
+        x, residual = add(x, direction, rate), add(residual, image, -rate)
+        new_square = inner(residual, residual)
+        return x, residual, add(residual, direction, new_square / jnp.maximum(square, tiny)), new_square
+
+    start = (jax.tree.map(jnp.zeros_like, b), b, b, inner(b, b))
+    return jax.lax.fori_loop(0, iterations, iterate, start)[0]
