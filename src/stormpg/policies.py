@@ -183,6 +183,22 @@ def policy_for(env: Environment, kind: str | None = None, **settings: Any) -> Po
     return gaussian_mlp(size, action_dim, **settings)
 
 
+def describe_policy(policy: Any) -> dict[str, Any] | None:
+    """The kind and settings with which `policy_for` makes this policy again; None for one of the user's own."""
+    if isinstance(policy, Gaussian):
+        about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
+        if isinstance(policy.mean, MLP):
+            return {"kind": "gaussian-mlp", "hidden": list(policy.mean.sizes[1:-1]), **about}
+        if isinstance(policy.mean, LinearFeatures) and policy.mean.psi is with_one:
+            return {"kind": "gaussian-linear", **about}
+    if isinstance(policy, Categorical):
+        if isinstance(policy.logits, MLP):
+            return {"kind": "categorical-mlp", "hidden": list(policy.logits.sizes[1:-1])}
+        if isinstance(policy.logits, Table):
+            return {"kind": "softmax-table"}
+    return None
+
+
 def check_policy(env: Environment, policy: Any) -> None:
     """InputError where a policy's actions are not the environment's: it samples one, without running anything."""
     params, key = jax.eval_shape(policy.init, jax.random.key(0)), jax.random.key(0)

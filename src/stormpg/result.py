@@ -14,8 +14,8 @@ from stormpg.envs.base import Environment
 from stormpg.errors import choose
 from stormpg.iteration import Row, State
 from stormpg.records import Tree
+from stormpg.store import ITERATES
 
-ITERATES = ("last", "uniform", "best")
 
 
 class Progress(NamedTuple):

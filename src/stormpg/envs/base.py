@@ -12,7 +12,7 @@ length of a rollout.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -46,6 +46,7 @@ class Environment:
     observation_space: Space
     action_space: Space
     horizon: int
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)  # what `make` was given
 
 
 def only(action: Array) -> Array:

@@ -1,0 +1,84 @@
+"""From flags and a TOML file to the arguments of `train`: one place for their names, types and defaults.
+
+The settings come from the constructors' own signatures, so a new algorithm's settings are flags at once.
+"""
+
+import inspect
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_type_hints
+
+from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
+from stormpg.envs import Environment, make
+from stormpg.errors import InputError, choose, nearest
+from stormpg.experiments.paper import settings_for
+from stormpg.policies import policy_for
+
+RUN_OPTIONS: dict[str, type] = {"env": str, "algorithm": str, "trajectories": int, "seeds": int, "seed": int, "horizon": int}
+POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool}
+DEFAULTS = {"algorithm": "storm-pg", "trajectories": 4000, "seeds": 30, "seed": 0}
+
+
+def algorithm_options() -> dict[str, type]:
+    """Every setting of every algorithm, with its type."""
+    options: dict[str, type] = {}
+    for constructor in ALGORITHMS.values():
+        hints = get_type_hints(inspect.unwrap(constructor))
+        for name in inspect.signature(constructor).parameters:
+            options[name] = str if isinstance(hints[name], UnionType) else hints[name]
+    return options
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """A file of defaults. Its keys are the flags' names, without dashes in front and with _ for -."""
+    if not file.is_file():
+        raise InputError(f"there is no file {file}: give a TOML file to --config.")
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not TOML: {error}.") from None
+    known = RUN_OPTIONS | POLICY_OPTIONS | algorithm_options()
+    for name, value in content.items():
+        if name not in known:
+            raise InputError(f"{file} has an unknown key {name!r}: {nearest(name, known)}.")
+        if name == "hidden" and isinstance(value, list | int):
+            continue
+        try:
+            check_type(name, value, known[name])
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+    return content
+
+
+class Job:
+    """Everything that `train` needs, resolved from flags (first), a TOML file, the paper's tables and the defaults."""
+
+    def __init__(self, flags: Mapping[str, Any], config: Path | None = None) -> None:
+        given = (read_toml(config) if config else {}) | {k: v for k, v in flags.items() if v is not None}
+        if "env" not in given:
+            raise InputError("no environment was given: name one (see `stormpg list`), or set env in the --config file.")
+        given = DEFAULTS | given
+        self.env: Environment = make(given["env"])
+        name = choose("algorithm", given["algorithm"], ALGORITHMS)
+        own = {k: v for k, v in given.items() if k in algorithm_options()}
+        self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
+        shape = {k: given[k] for k in ("sigma", "learn_sigma") if k in given}
+        if "hidden" in given:
+            shape["hidden"] = hidden_sizes(given["hidden"])
+        self.policy = policy_for(self.env, given.get("policy"), **shape)
+        self.trajectories, self.seeds, self.seed = given["trajectories"], given["seeds"], given["seed"]
+        self.horizon: int | None = given.get("horizon")
+
+
+def hidden_sizes(value: Any) -> tuple[int, ...]:
+    """(64, 64) from "64,64", [64, 64] or 64."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    try:
+        sizes = tuple(int(part) for part in parts)
+    except (TypeError, ValueError):
+        sizes = (0,)
+    if min(sizes, default=0) < 1:
+        raise InputError(f"hidden is {value!r}; expected sizes of at least 1 with commas between, such as 64,64.")
+    return sizes

@@ -1,0 +1,46 @@
+"""What the command shows: tables, and a progress bar that keeps silent where the output is not a terminal."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from stormpg.result import Progress
+
+out = Console()
+err = Console(stderr=True)
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None) -> None:
+    """Print a table; columns after the first are right-aligned when they hold numbers."""
+    shown = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    for position, heading in enumerate(headings):
+        numbers = all(row[position][:1] in "-0123456789" for row in rows if row[position])
+        shown.add_column(heading, justify="right" if position and numbers else "left")
+    for row in rows:
+        shown.add_row(*row)
+    out.print(shown)
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
+    """A function to call with each `Progress`: it shows trajectories, return and the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} trajectories  return {task.fields[reward]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(f"{label} (compiling)", total=None, reward="-")
+
+        def show(now: Progress) -> None:
+            diverged = f"  {now.diverged} diverged" if now.diverged else ""
+            bar.update(task, description=label, completed=now.trajectories, total=now.budget, reward=f"{now.mean_return:.1f}{diverged}")
+
+        yield show

@@ -1,0 +1,119 @@
+"""Conformance: what every environment, policy, estimator and algorithm must satisfy, yours too.
+
+    from stormpg.testing import check_algorithm, check_environment, check_policy
+
+Each function raises an AssertionError that says what does not hold. They are quick, and need nothing but the core.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stormpg.algorithms import Algorithm
+from stormpg.envs import Box, Discrete, Environment, make
+from stormpg.estimators import Estimator, estimate, gradient
+from stormpg.policies import check_policy as check_actions
+from stormpg.policies import policy_for
+from stormpg.trajectories import rollout
+from stormpg.train import train
+
+
+def check_environment(env: Environment, steps: int = 50) -> None:
+    """Pure, batched, finite, of constant shapes, with the declared spaces, and unmoved by what a policy may send."""
+    key = jax.random.key(0)
+    state, observation = jax.jit(env.reset)(key)
+    _in_space("observation", observation, env.observation_space)
+    again = jax.jit(env.reset)(key)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b, "reset is not a function of its key"), (state, observation), again)
+    action = _some_action(env, key)
+    ahead, seen, reward, terminated = jax.jit(env.step)(key, state, action)
+    assert jax.tree.structure(ahead) == jax.tree.structure(state), "step changes the structure of the state"
+    shapes = lambda tree: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)  # noqa: E731
+    assert shapes(ahead) == shapes(state), f"step changes the state's shapes or types: {shapes(state)} to {shapes(ahead)}"
+    assert shapes(seen) == shapes(observation), "step and reset give observations of different shapes or types"
+    assert jnp.shape(reward) == (), "the reward is not one number"
+    assert jnp.issubdtype(reward.dtype, jnp.floating), "the reward is not a float"
+    assert jnp.shape(terminated) == (), "terminated is not one truth value"
+    assert terminated.dtype == jnp.bool_, "terminated is not a truth value"
+    assert env.horizon >= 1, "the horizon is not at least 1"
+
+    policy = policy_for(env)
+    batch = jax.jit(lambda k: rollout(env, policy, policy.init(k), k, 4, steps))(key)
+    assert all(bool(jnp.isfinite(x).all()) for x in batch), "a rollout holds numbers that are not finite"
+    ended = jnp.diff(batch.mask, axis=1)
+    assert bool((ended <= 0).all()), "an episode goes on after its end"
+    if isinstance(env.action_space, Box):
+        far = jnp.full(env.action_space.shape, 1e6)
+        wild = jax.jit(env.step)(key, state, far)[1]
+        assert bool(jnp.isfinite(wild).all()), "an action of a million leaves the finite numbers: clip it"
+
+
+def check_policy(env: Environment, policy: Any) -> None:
+    """Samples fit the environment, densities are those of the samples, and scores average to zero."""
+    check_actions(env, policy)
+    key = jax.random.key(0)
+    params = policy.init(key)
+    observation = env.reset(key)[1]
+    sample = jax.jit(jax.vmap(lambda k: policy.sample(params, k, observation)))(jax.random.split(key, 4000))
+    score = jax.jit(jax.vmap(lambda a: jax.grad(policy.log_prob)(params, observation, a)))(sample)
+    for leaf in jax.tree.leaves(score):
+        deviation = leaf.std(axis=0) / np.sqrt(len(leaf)) + 1e-6
+        assert bool((jnp.abs(leaf.mean(axis=0)) < 6 * deviation).all()), "E[∇log π] is not 0: log_prob is not the sampler's"
+    best = policy.log_prob(params, observation, policy.mode(params, observation))
+    density = jax.vmap(lambda a: policy.log_prob(params, observation, a))(sample)
+    assert bool((density <= best + 1e-4).all()), "a sample has a larger density than the mode"
+    if hasattr(policy, "noise") and hasattr(policy, "act"):
+        acted = policy.act(params, observation, policy.noise(key, ()))
+        np.testing.assert_allclose(acted, policy.sample(params, key, observation), rtol=1e-5, err_msg="sample is not act ∘ noise")
+
+
+def check_estimator(estimator: Estimator, env: Environment | None = None) -> None:
+    """On-policy weights are 1, order does not matter, and a batch without rewards has no gradient."""
+    env = env or make("cartpole-continuous")
+    policy, key = policy_for(env), jax.random.key(0)
+    params = policy.init(key)
+    batch = rollout(env, policy, params, key, 6, 20)
+    here = estimate(estimator, policy, params, batch)
+    np.testing.assert_allclose(here.weight, 1.0, rtol=1e-4, err_msg="on-policy weights are not 1")
+    turned = gradient(estimator, policy, params, jax.tree.map(lambda x: x[::-1], batch))
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3, err_msg="the order of a batch matters")  # noqa: E731
+    jax.tree.map(close, here.gradient, turned)
+    nothing = gradient(estimator, policy, params, batch._replace(reward=jnp.zeros_like(batch.reward)))
+    assert all(float(jnp.abs(x).max()) < 1e-6 for x in jax.tree.leaves(nothing)), "there is a gradient without a reward"
+
+
+def check_algorithm(algorithm: Algorithm, env: Environment | None = None) -> None:
+    """It trains within its budget, counts it right, gives the same numbers again, and each seed its own."""
+    env = env or make("cartpole-continuous")
+    schedule, budget = algorithm.schedule, 3 * (algorithm.schedule.S0 + 3 * algorithm.schedule.B)
+    result = train(env, algorithm, trajectories=budget, seeds=3, horizon=min(env.horizon, 20))
+    table = result.columns
+    assert np.isfinite(table["return"]).all(), "a return is not finite"
+    assert not table["diverged"].any(), "it diverged"
+    assert table["trajectories"].max() <= budget, "it sampled more than its budget"
+    assert table["trajectories"].max() > budget - max(schedule.S0, schedule.B), "it stopped early"
+    assert (np.diff(table["trajectories"]) >= 0)[np.diff(table["seed"]) == 0].all(), "the count of trajectories falls"
+    first = table["iteration"] == 0
+    assert (table["trajectories"][first] == schedule.S0).all(), "the first batch is not S0"
+    moved = [float(jnp.abs(a - b).max()) for a, b in zip(*(jax.tree.leaves(result.params("last", s)) for s in (0, 1)), strict=True)]
+    assert max(moved) > 0, "two seeds have the same parameters"
+    again = train(env, algorithm, trajectories=budget, seeds=3, horizon=min(env.horizon, 20))
+    for name, column in table.items():
+        np.testing.assert_array_equal(column, again.columns[name], f"{name} differs when the same is run again")
+
+
+def _some_action(env: Environment, key: Any) -> Any:
+    if isinstance(env.action_space, Discrete):
+        return jax.random.randint(key, (), 0, env.action_space.n)
+    return jax.random.uniform(key, env.action_space.shape, minval=-1.0, maxval=1.0)
+
+
+def _in_space(name: str, value: Any, space: Any) -> None:
+    if isinstance(space, Discrete):
+        assert jnp.issubdtype(value.dtype, jnp.integer), f"the {name} is not an integer"
+        assert bool((value >= 0) & (value < space.n)), f"the {name} is outside 0..{space.n - 1}"
+    else:
+        assert value.shape == space.shape, f"the {name} has shape {value.shape}, declared {space.shape}"
+        assert bool(((value >= space.low) & (value <= space.high)).all()), f"the {name} is outside its bounds"

@@ -1,0 +1,24 @@
+"""Fixtures of all tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """The test's arithmetic in float64."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def recorded() -> Path:
+    """Recordings of the real rllab environments, which are not part of the project."""
+    if not SHARED.is_dir():
+        pytest.skip("the recordings of rllab's environments are not on this machine")
+    return SHARED

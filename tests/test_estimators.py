@@ -1,0 +1,202 @@
+"""Every estimator with every baseline is unbiased, exactly: all trajectories, all batches, float64."""
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from jax.flatten_util import ravel_pytree
+
+import stormpg
+from stormpg.errors import InputError
+from stormpg.estimators import BASELINES, Estimator, estimate, surrogate
+from stormpg.trajectories import Trajectories
+from tests.exact import enumerate_trajectories, expectation_over_batches, objective, sampled_by, small_chain
+
+GAMMA = 0.9
+PAIRS = [(name, baseline) for name, baselines in BASELINES.items() for baseline in baselines]
+ESTIMATORS = {"gpomdp": stormpg.gpomdp, "reinforce": stormpg.reinforce, "pgt": stormpg.pgt}
+
+
+def two_parameters(policy, scale: float = 1.0):
+    template = policy.init(jax.random.key(0))
+    flat, unravel = ravel_pytree(template)
+    draws = scale * np.random.default_rng(1).normal(size=(2, len(flat)))
+    return unravel(jnp.asarray(draws[0])), unravel(jnp.asarray(draws[1]))
+
+
+@pytest.mark.parametrize("off_policy", [False, True], ids=["on", "off"])
+@pytest.mark.parametrize(("n", "horizon"), [(1, 4), (2, 3), (3, 2)])
+@pytest.mark.parametrize(("name", "baseline"), PAIRS)
+def test_unbiased(float64, name, baseline, n, horizon, off_policy):
+    """E_{ξ'}[d^{ξ'}(ξ)] = ∇L(ξ), for batches of 1, 2 and 3."""
+    policy, every = stormpg.softmax_table(3, 2), small_chain(horizon)
+    params, other = two_parameters(policy)
+    trajectories, probability = sampled_by(policy, other if off_policy else params, every)
+    np.testing.assert_allclose(probability.sum(), 1.0, rtol=1e-12)
+    estimator = ESTIMATORS[name](GAMMA, baseline)
+
+    def mean(batch):
+        return estimate(estimator, policy, params, batch, on_policy=not off_policy).gradient
+
+    expected = jax.grad(lambda p: objective(policy, p, every, GAMMA))(params)
+    found = expectation_over_batches(mean, trajectories, probability, n)
+    np.testing.assert_allclose(ravel_pytree(found)[0], ravel_pytree(expected)[0], rtol=0, atol=1e-9)
+    assert np.abs(ravel_pytree(expected)[0]).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_shared_baseline_keeps_the_correction_unbiased(float64, name):
+    """With the baseline of the on-policy term, the off-policy term is still ∇L(ξ_ref) in expectation."""
+    policy, every = stormpg.softmax_table(3, 2), small_chain(3)
+    here, there = two_parameters(policy)
+    trajectories, probability = sampled_by(policy, here, every)
+    estimator = ESTIMATORS[name](GAMMA, "optimal")
+
+    def other_term(batch):
+        first = estimate(estimator, policy, here, batch, on_policy=True)
+        return estimate(estimator, policy, there, batch, first.baseline).gradient
+
+    found = expectation_over_batches(other_term, trajectories, probability, 2)
+    expected = jax.grad(lambda p: objective(policy, p, every, GAMMA))(there)
+    np.testing.assert_allclose(ravel_pytree(found)[0], ravel_pytree(expected)[0], rtol=0, atol=1e-9)
+
+
+def test_objective_agrees_with_dynamic_programming(float64):
+    """The enumeration itself, against the backward recursion on the tables."""
+    from stormpg.envs.chain import chain_tables
+
+    tables, horizon = chain_tables(3, slip=0.3), 4
+    policy = stormpg.softmax_table(3, 2)
+    params, _ = two_parameters(policy)
+    chosen = np.asarray(jax.nn.softmax(params["logits"], axis=1))
+    value = np.zeros(3)
+    for _ in range(horizon):
+        to_come = tables.R + GAMMA * np.where(tables.terminal, 0.0, value)
+        value = np.einsum("sa,sat,sat->s", chosen, tables.P, to_come)
+    exact = enumerate_trajectories(tables, horizon)
+    np.testing.assert_allclose(objective(policy, params, exact, GAMMA), tables.rho @ value, rtol=1e-12)
+
+
+def variance(estimator: Estimator, n: int = 2) -> float:
+    policy, every = stormpg.softmax_table(3, 2), small_chain(3)
+    params, _ = two_parameters(policy, 0.3)
+    trajectories, probability = sampled_by(policy, params, every)
+
+    def moments(batch):
+        d = ravel_pytree(estimate(estimator, policy, params, batch, on_policy=True).gradient)[0]
+        return d, d * d
+
+    mean, square = expectation_over_batches(moments, trajectories, probability, n)
+    return float((square - mean**2).sum())
+
+
+def test_gpomdp_has_less_variance_than_reinforce(float64):
+    """§2.2: GPOMDP drops the rewards that came before an action."""
+    assert variance(stormpg.gpomdp(GAMMA, "none")) < 0.9 * variance(stormpg.reinforce(GAMMA, "none"))
+
+
+def test_on_policy_weights_are_one(float64):
+    """d^{ξ}(ξ) ≡ d(ξ), whatever the estimator."""
+    policy, every = stormpg.softmax_table(3, 2), small_chain(3)
+    params, _ = two_parameters(policy)
+    trajectories, _ = sampled_by(policy, params, every)
+    for name, baseline in PAIRS:
+        for estimator in (ESTIMATORS[name](GAMMA, baseline), surrogate(ESTIMATORS[name](GAMMA, baseline))):
+            a = estimate(estimator, policy, params, trajectories)
+            b = estimate(estimator, policy, params, trajectories, on_policy=True)
+            np.testing.assert_allclose(a.weight, 1.0, rtol=1e-12)
+            np.testing.assert_allclose(ravel_pytree(a.gradient)[0], ravel_pytree(b.gradient)[0], rtol=1e-10, atol=1e-14)
+
+
+def test_gradient_against_the_formula(float64):
+    """mean_i Σ_h w_h C_h (γ^h r_h − b_h), in NumPy loops, for the paper's linear Gaussian policy of §2.3."""
+    rng = np.random.default_rng(0)
+    n, horizon, sigma = 4, 6, 0.7
+    psi = lambda s: jnp.stack((s[0], s[1], s[0] * s[1]))  # noqa: E731
+    policy = stormpg.gaussian_linear(psi, 3, 1, sigma=sigma)
+    here, there = ({"mean": jnp.asarray(rng.normal(size=(3, 1)))} for _ in range(2))
+    lengths = np.array([6, 3, 5, 1])
+    mask = (np.arange(horizon) < lengths[:, None]).astype(float)
+    s, a = rng.normal(size=(n, horizon, 2)), rng.normal(size=(n, horizon, 1))
+    r = rng.normal(size=(n, horizon)) * mask
+
+    def density(xi, i, h):
+        features = np.array([s[i, h, 0], s[i, h, 1], s[i, h, 0] * s[i, h, 1]])
+        gap = a[i, h, 0] - features @ np.asarray(xi["mean"])[:, 0]
+        return -(gap**2) / (2 * sigma**2) - np.log(np.sqrt(2 * np.pi) * sigma), gap * features / sigma**2
+
+    expected = np.zeros(3)
+    for i in range(n):
+        weight, score = 1.0, np.zeros(3)
+        for h in range(horizon):
+            if mask[i, h]:
+                new, slope = density(there, i, h)
+                weight, score = weight * np.exp(new - density(here, i, h)[0]), score + slope
+            b = GAMMA**h * np.mean([r[j, h] for j in range(n) if j != i])
+            expected += weight * score * (GAMMA**h * r[i, h] - b) / n
+    old = np.array([[density(here, i, h)[0] for h in range(horizon)] for i in range(n)]) * mask
+    batch = Trajectories(*(jnp.asarray(x) for x in (s, a, r, mask, old)))
+    found = stormpg.gradient(stormpg.gpomdp(GAMMA), policy, there, batch)
+    np.testing.assert_allclose(np.asarray(found["mean"])[:, 0], expected, rtol=1e-10)
+
+
+@st.composite
+def batches(draw):
+    """Random trajectories of a table with 3 states and 2 actions, some padded. Few shapes: each one is compiled."""
+    n, horizon = draw(st.sampled_from((1, 3))), 5
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lengths = rng.integers(1, horizon + 1, n)
+    mask = (np.arange(horizon) < lengths[:, None]).astype(np.float32)
+    s, a = rng.integers(0, 3, (n, horizon)), rng.integers(0, 2, (n, horizon))
+    r = (rng.normal(size=(n, horizon)) * mask).astype(np.float32)
+    log_prob = (np.log(rng.uniform(0.2, 0.8, (n, horizon))) * mask).astype(np.float32)
+    return Trajectories(*(jnp.asarray(x) for x in (s, a, r, mask, log_prob)))
+
+
+POLICY = stormpg.softmax_table(3, 2)
+PARAMS = {"logits": jnp.asarray(np.random.default_rng(3).normal(size=(3, 2)), jnp.float32)}
+compiled = jax.jit(lambda estimator, batch: stormpg.gradient(estimator, POLICY, PARAMS, batch)["logits"])
+
+
+def same(name, baseline, one, other):
+    estimator = ESTIMATORS[name](GAMMA, baseline)
+    np.testing.assert_allclose(compiled(estimator, one), compiled(estimator, other), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(("name", "baseline"), PAIRS)
+@settings(max_examples=20, deadline=None)
+@given(batch=batches(), junk=st.integers(0, 2))
+def test_padding_changes_nothing(name, baseline, batch, junk):
+    """More padded steps, whatever stands in them, leave the gradient as it is."""
+    longer = Trajectories(*(np.pad(x, ((0, 0), (0, 3))) for x in batch))
+    same(name, baseline, batch, longer._replace(observation=np.where(longer.mask > 0, longer.observation, junk)))
+
+
+@pytest.mark.parametrize(("name", "baseline"), PAIRS)
+@settings(max_examples=20, deadline=None)
+@given(batch=batches(), seed=st.integers(0, 1000))
+def test_order_changes_nothing(name, baseline, batch, seed):
+    order = np.random.default_rng(seed).permutation(batch.reward.shape[0])
+    same(name, baseline, batch, Trajectories(*(np.asarray(x)[order] for x in batch)))
+
+
+@pytest.mark.parametrize(("name", "baseline"), PAIRS)
+@settings(max_examples=20, deadline=None)
+@given(batch=batches(), action=st.integers(0, 1))
+def test_masked_steps_do_not_count(name, baseline, batch, action):
+    same(name, baseline, batch, batch._replace(action=np.where(batch.mask > 0, batch.action, action)))
+
+
+@pytest.mark.parametrize("gamma", [0.0, -0.1, 1.01, float("nan")])
+def test_gamma_is_checked(gamma):
+    with pytest.raises(InputError, match="gamma"):
+        stormpg.gpomdp(gamma)
+
+
+def test_baselines_are_checked():
+    with pytest.raises(InputError, match="did you mean 'optimal'"):
+        stormpg.gpomdp(0.9, "optimol")
+    with pytest.raises(InputError, match="goes with pgt"):
+        stormpg.gpomdp(0.9, "value")

@@ -1,0 +1,104 @@
+"""The identities between trackers, and Algorithm 1's output."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stormpg
+from stormpg import schedules, trackers
+from stormpg.algorithms import Algorithm
+from stormpg.errors import InputError
+from stormpg.estimators import gradient
+from stormpg.records import add
+from stormpg.steps import optax_step
+from tests.exact import sampled_by, small_chain
+from tests.test_estimators import two_parameters
+
+POLICY = stormpg.softmax_table(3, 2)
+ESTIMATOR = stormpg.gpomdp(0.9)
+
+
+@pytest.fixture
+def setting(float64):
+    """ξ_t, a memory elsewhere, and a batch sampled at ξ_t."""
+    here, there = two_parameters(POLICY)
+    every, _ = sampled_by(POLICY, here, small_chain(3))
+    batch = jax.tree.map(lambda x: x[5:25:4], every)
+    return here, trackers.Memory(there, {"logits": jnp.ones((3, 2)) * 0.3}), batch
+
+
+def small(tracker, here, memory, batch):
+    return tracker.small(ESTIMATOR, POLICY, here, batch, memory)
+
+
+def test_alpha_one_is_plain(setting):
+    here, memory, batch = setting
+    np.testing.assert_allclose(
+        small(trackers.storm(1.0), here, memory, batch).gradient["logits"],
+        trackers.plain().large(ESTIMATOR, POLICY, here, batch).gradient["logits"],
+        rtol=1e-12,
+    )
+
+
+def test_alpha_zero_is_sarah(setting):
+    here, memory, batch = setting
+    storm, sarah = small(trackers.storm(0.0), here, memory, batch), small(trackers.sarah(), here, memory, batch)
+    np.testing.assert_array_equal(storm.gradient["logits"], sarah.gradient["logits"])
+
+
+def test_the_equation(setting):
+    """g = d(ξ_t) + (1 − α)[c − d^{ξ_t}(ξ_ref)], in the public functions."""
+    here, memory, batch = setting
+    d_here = gradient(ESTIMATOR, POLICY, here, batch)
+    d_there = gradient(ESTIMATOR, POLICY, memory.params, batch)
+    expected = add(d_here, add(memory.gradient, d_there, -1.0), 0.75)
+    found = small(trackers.storm(0.25), here, memory, batch)
+    np.testing.assert_allclose(found.gradient["logits"], expected["logits"], rtol=1e-10)
+    np.testing.assert_array_equal(found.memory.gradient["logits"], found.gradient["logits"])
+    np.testing.assert_array_equal(found.memory.params["logits"], here["logits"])
+
+
+def test_no_move_no_correction(setting):
+    """At ξ_ref = ξ_t the two estimates cancel and g is the memory's, moved by α towards d."""
+    here, memory, batch = setting
+    kept = small(trackers.sarah(), here, memory._replace(params=here), batch)
+    np.testing.assert_allclose(kept.gradient["logits"], memory.gradient["logits"], rtol=1e-10)
+
+
+def test_svrg_keeps_its_snapshot(setting):
+    here, memory, batch = setting
+    assert small(trackers.svrg(), here, memory, batch).memory is memory
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
+def test_alpha_is_checked(alpha):
+    with pytest.raises(InputError, match="alpha"):
+        trackers.storm(alpha)
+
+
+def same_run(one: Algorithm, other: Algorithm):
+    """Both train the same parameters on the same random numbers."""
+    a, b = (stormpg.train("cartpole-continuous", x, trajectories=60, seeds=2, horizon=20) for x in (one, other))
+    np.testing.assert_allclose(a.columns["return"], b.columns["return"], rtol=1e-5)
+    for x, y in zip(jax.tree.leaves(a.states.params), jax.tree.leaves(b.states.params), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def test_whole_run_alpha_one_is_gpomdp():
+    """STORM-PG with α = 1 and S0 = B is GPOMDP."""
+    plain = stormpg.make_algorithm("gpomdp", eta=0.01, S0=5)
+    same_run(stormpg.storm_pg(eta=0.01, alpha=1.0, S0=5, B=5), plain)
+
+
+def test_whole_run_alpha_zero_is_srvr_pg():
+    """STORM-PG with α = 0 is SRVR-PG in its first epoch, as long as that lasts."""
+    same_run(stormpg.storm_pg(eta=0.01, alpha=0.0, S0=10, B=5), stormpg.srvr_pg(eta=0.01, S0=10, B=5, m=10))
+
+
+def test_any_combination_runs():
+    """The axes are free: REINFORCE with STORM's tracker and a large batch every third step."""
+    mixed = Algorithm(stormpg.reinforce(0.9), trackers.storm(0.5), schedules.every(2, 6, 3), optax_step(0.01, "rmsprop"))
+    result = stormpg.train("cartpole-continuous", mixed, trajectories=40, seeds=2, horizon=15)
+    assert np.isfinite(result.columns["gradient_norm"]).all()
+    np.testing.assert_array_equal(result.columns["trajectories"][:7], [6, 9, 12, 18, 21, 24, 30])
