@@ -1,7 +1,11 @@
 """Fixtures of all tests."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+# Tests compile much and run little: with the least optimisation they end twice as soon. Set before JAX is imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 import pytest

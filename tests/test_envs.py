@@ -17,7 +17,7 @@ def compare(env, states, actions, gym_id, to_gym):
     gymnasium = pytest.importorskip("gymnasium")
     judge = gymnasium.make(gym_id).unwrapped
     key = jax.random.key(0)
-    ahead, seen, reward, terminated = jax.jit(jax.vmap(env.step, (None, 0, 0)))(key, states, actions)
+    _ahead, seen, reward, terminated = jax.jit(jax.vmap(env.step, (None, 0, 0)))(key, states, actions)
     for i in range(COUNT):
         judge.reset(seed=0)
         judge.state = to_gym(jax.tree.map(lambda x, i=i: np.asarray(x[i]), states))
@@ -46,7 +46,7 @@ def test_cartpole_continuous_at_full_force_is_the_discrete_one():
     rng = np.random.default_rng(0)
     states = cartpole.State(*uniform(rng, (2.5, 3, 0.25, 3)))
     choice = rng.integers(0, 2, COUNT)
-    step = lambda env, a: jax.vmap(env.step, (None, 0, 0))(jax.random.key(0), states, a)  # noqa: E731
+    step = lambda env, a: jax.vmap(env.step, (None, 0, 0))(jax.random.key(0), states, a)
     discrete = step(stormpg.make("cartpole"), jnp.asarray(choice))
     continuous = step(stormpg.make("cartpole-continuous"), jnp.asarray((2.0 * choice - 1) * 3)[:, None])  # clipped to ±1
     jax.tree.map(np.testing.assert_array_equal, discrete, continuous)
@@ -125,7 +125,9 @@ def test_rllab_cartpole_follows_the_recordings(recorded):
         start = (cartpole_start(observation[0]), observation[0])
         return jax.lax.scan(step, start, (observation[:-1], force))[1]
 
-    length, total = lengths_and_returns(*jax.jit(jax.vmap(follow))(jnp.asarray(data["observation"]), jnp.asarray(data["force"])))
+    length, total = lengths_and_returns(
+        *jax.jit(jax.vmap(follow))(jnp.asarray(data["observation"]), jnp.asarray(data["force"]))
+    )
     live = np.arange(100) < data["length"][:, None]
     assert (length == data["length"]).mean() >= 0.99
     np.testing.assert_allclose(total.mean(), np.where(live, data["reward"], 0).sum(axis=1).mean(), rtol=1e-3)
@@ -179,12 +181,14 @@ def test_lqr_of_any_dimension_is_its_formula():
     env, system = stormpg.make("lqr", state_dim=5, action_dim=2, noise=0.0), lqr.system(5, 2, 0.0)
     rng = np.random.default_rng(0)
     s, a = rng.normal(size=5), rng.normal(size=2)
-    state, seen, reward, ended = env.step(jax.random.key(0), lqr.State(jnp.asarray(s)), jnp.asarray(a))
+    _state, seen, reward, ended = env.step(jax.random.key(0), lqr.State(jnp.asarray(s)), jnp.asarray(a))
     np.testing.assert_allclose(seen, system.A @ s + system.B @ a, rtol=1e-5)
     np.testing.assert_allclose(reward, -(s @ system.Q @ s + a @ system.R @ a), rtol=1e-5)
     assert not ended
     noisy = stormpg.make("lqr", state_dim=3, noise=0.5)
-    ahead = jax.vmap(lambda k: noisy.step(k, lqr.State(jnp.zeros(3)), jnp.zeros(1))[1])(jax.random.split(jax.random.key(1), 4000))
+    ahead = jax.vmap(lambda k: noisy.step(k, lqr.State(jnp.zeros(3)), jnp.zeros(1))[1])(
+        jax.random.split(jax.random.key(1), 4000)
+    )
     np.testing.assert_allclose(np.std(ahead, axis=0), 0.5, rtol=0.05)
 
 

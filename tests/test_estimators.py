@@ -114,7 +114,7 @@ def test_gradient_against_the_formula(float64):
     """mean_i Σ_h w_h C_h (γ^h r_h − b_h), in NumPy loops, for the paper's linear Gaussian policy of §2.3."""
     rng = np.random.default_rng(0)
     n, horizon, sigma = 4, 6, 0.7
-    psi = lambda s: jnp.stack((s[0], s[1], s[0] * s[1]))  # noqa: E731
+    psi = lambda s: jnp.stack((s[0], s[1], s[0] * s[1]))
     policy = stormpg.gaussian_linear(psi, 3, 1, sigma=sigma)
     here, there = ({"mean": jnp.asarray(rng.normal(size=(3, 1)))} for _ in range(2))
     lengths = np.array([6, 3, 5, 1])

@@ -1,6 +1,6 @@
 """Variance-reduced policy gradients: STORM-PG, everything it is compared with, and what came after."""
 
-from stormpg import algorithms, estimators
+from stormpg import algorithms, estimators, schedules, steps, trackers
 from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo
 from stormpg.envs import ENVIRONMENTS, Environment, make
 from stormpg.errors import InputError

@@ -40,7 +40,7 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[kind | None, typer.Option(f"--{name.replace('_', '-')}", help=setting_help(name), show_default=False)],
+            annotation=Annotated[bool | None if kind is bool else str | None, flag(name, kind, setting_help(name))],
         )
         for name, kind in (algorithm_options() | POLICY_OPTIONS).items()
     ]
@@ -52,6 +52,12 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     return command
+
+
+def flag(name: str, kind: type, text: str) -> Any:
+    """An option whose text `options` reads, so that a wrong value gets the message a wrong argument gets."""
+    metavar = None if kind is bool else {float: "NUMBER", int: "INTEGER"}.get(kind, "NAME")
+    return typer.Option(f"--{name.replace('_', '-')}", help=text, metavar=metavar, show_default=False)
 
 
 def setting_help(name: str) -> str:
@@ -89,10 +95,10 @@ def describe_space(space: Any) -> str:
 def train_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
-    trajectories: Annotated[int | None, typer.Option(help="Budget, large batches included. [4000]")] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many. [30]")] = None,
-    seed: Annotated[int | None, typer.Option(help="The first one. [0]")] = None,
-    horizon: Annotated[int | None, typer.Option(help="Steps of an episode; the environment's own by default.")] = None,
+    trajectories: Annotated[str | None, flag("trajectories", int, "Budget, large batches included. [4000]")] = None,
+    seeds: Annotated[str | None, flag("seeds", int, "How many. [30]")] = None,
+    seed: Annotated[str | None, flag("seed", int, "The first one. [0]")] = None,
+    horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
     config: Config = None,
     folder: Out = None,
     as_json: Json = False,
@@ -106,10 +112,15 @@ def train_command(
             job.env, job.algorithm, job.trajectories, job.seeds, job.seed, job.horizon, job.policy, folder, progress
         )
     end, summary = result.final_return()[0], store.summary(result)
-    headings = ("algorithm", "seeds", "trajectories", "mean return", "worst seed", "best seed", "diverged", "seconds")
+    headings = ("algorithm", "seeds", "trajectories", "mean", "worst", "best", "diverged", "seconds")
     numbers = [str(len(end)), str(summary["trajectories"]), f"{end.mean():.2f}", f"{end.min():.2f}", f"{end.max():.2f}"]
     row = [job.algorithm.name, *numbers, str(summary["diverged"][0]), f"{result.seconds:.1f}"]
-    table(job.env.name, headings, [row], "Undiscounted return over the last 50 trajectories of each seed; all seeds.")
+    table(
+        job.env.name,
+        headings,
+        [row],
+        "Undiscounted return over the last 50 trajectories: mean of all seeds, worst and best seed.",
+    )
     if folder is not None:
         out.print(f"Written to {folder}", highlight=False)
     finish(as_json, summary)
@@ -132,7 +143,14 @@ def evaluate_command(
             for setting, _, params in loaded.iterates(which)
         ]
     )
-    row = [loaded.config["algorithm"], str(len(means)), str(episodes), f"{means.mean():.2f}", f"{means.min():.2f}", f"{means.max():.2f}"]
+    row = [
+        loaded.config["algorithm"],
+        str(len(means)),
+        str(episodes),
+        f"{means.mean():.2f}",
+        f"{means.min():.2f}",
+        f"{means.max():.2f}",
+    ]
     table(
         f"{loaded.env.name}, {which} iterate, {'mode' if deterministic else 'sampled'} actions",
         ("algorithm", "seeds", "episodes each", "mean return", "worst seed", "best seed"),
@@ -156,7 +174,11 @@ def reproduce_command(
 def doctor_command(as_json: Json = False) -> None:
     """Versions, devices, and what is missing."""
     needed = ("jax", "jaxlib", "optax", "numpy", "safetensors", "polars", "rich", "typer", "scipy", "matplotlib")
-    optional = {"gymnasium": "environments outside JAX", "equinox": "your own networks as modules", "box2d": "rllab's real engine"}
+    optional = {
+        "gymnasium": "environments outside JAX",
+        "equinox": "your own networks as modules",
+        "box2d": "rllab's real engine",
+    }
     found = {name: version_of(name) for name in (*needed, *optional)}
     rows = [["python", platform.python_version(), "needed"]]
     rows += [[name, found[name] or "missing", "needed"] for name in needed]
@@ -191,7 +213,7 @@ def cache_folder() -> Path:
 
 def main() -> None:
     """Run the command; a mistake in the input is one line and exit code 2."""
-    if jax.config.jax_compilation_cache_dir is None:  # unless the user has chosen one
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:  # unless the user has chosen one
         jax.config.update("jax_compilation_cache_dir", str(cache_folder()))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     try:

@@ -3,6 +3,7 @@
 The settings come from the constructors' own signatures, so a new algorithm's settings are flags at once.
 """
 
+import contextlib
 import inspect
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from stormpg.policies import policy_for
 
 RUN_OPTIONS: dict[str, type] = {"env": str, "algorithm": str, "trajectories": int, "seeds": int, "seed": int, "horizon": int}
 POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool}
-DEFAULTS = {"algorithm": "storm-pg", "trajectories": 4000, "seeds": 30, "seed": 0}
+DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "trajectories": 4000, "seeds": 30, "seed": 0}
 
 
 def algorithm_options() -> dict[str, type]:
@@ -52,11 +53,22 @@ def read_toml(file: Path) -> dict[str, Any]:
     return content
 
 
+def from_flag(name: str, value: Any, kind: type) -> Any:
+    """A flag's text as the kind of value it stands for; InputError where it is not one."""
+    if isinstance(value, str) and kind in (int, float):
+        with contextlib.suppress(ValueError):
+            value = kind(value)
+    check_type(name, value, kind)
+    return value
+
+
 class Job:
     """Everything that `train` needs, resolved from flags (first), a TOML file, the paper's tables and the defaults."""
 
     def __init__(self, flags: Mapping[str, Any], config: Path | None = None) -> None:
-        given = (read_toml(config) if config else {}) | {k: v for k, v in flags.items() if v is not None}
+        known = RUN_OPTIONS | POLICY_OPTIONS | algorithm_options()
+        given = read_toml(config) if config else {}
+        given |= {name: from_flag(name, value, known[name]) for name, value in flags.items() if value is not None}
         if "env" not in given:
             raise InputError("no environment was given: name one (see `stormpg list`), or set env in the --config file.")
         given = DEFAULTS | given
@@ -64,7 +76,7 @@ class Job:
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
         own = {k: v for k, v in given.items() if k in algorithm_options()}
         self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
-        shape = {k: given[k] for k in ("sigma", "learn_sigma") if k in given}
+        shape: dict[str, Any] = {k: given[k] for k in ("sigma", "learn_sigma") if k in given}
         if "hidden" in given:
             shape["hidden"] = hidden_sizes(given["hidden"])
         self.policy = policy_for(self.env, given.get("policy"), **shape)

@@ -5,7 +5,7 @@ stay in a core's cache, and each block is a call of the same compiled program on
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 Runs = TypeVar("Runs")
-Out = TypeVar("Out")
+States = TypeVar("States")
+Rows = TypeVar("Rows")
 
-ROWS = 16_000  # steps of a large batch, over all runs of a block, that the caches hold
+ROWS = 16_000  # steps of a large batch, over all runs of a block, that the caches hold: measured, and flat around here
 
 
 def cores() -> int:
@@ -26,15 +27,15 @@ def cores() -> int:
 
 def block_size(runs: int, rows: int, workers: int) -> int:
     """How many runs, of so many rows each, a block holds: one for each worker at least, more where memory asks."""
-    blocks = min(runs, max(workers, -(-runs * rows // ROWS)))
-    blocks = min(runs, -(-blocks // workers) * workers)  # whole rounds, so that no worker idles at the end
-    return -(-runs // blocks)
+    most = max(1, ROWS // rows)
+    rounds = -(-runs // (most * workers))
+    return -(-runs // (rounds * workers))  # whole rounds, so that no worker idles at the end
 
 
-def in_blocks(work: Callable[[Runs], Out], runs: Runs, rows: int) -> Out:
-    """work(runs), done block by block. Leaves of `runs` have the runs as first axis; of the result, as noted below.
+def in_blocks(work: Callable[[Runs], tuple[States, Rows]], runs: Runs, rows: int) -> tuple[States, Rows]:
+    """work(runs), done block by block.
 
-    `work` returns (states, rows): the first with the runs as leading axis, the second with them as the last one.
+    Leaves of `runs` and of the states that `work` returns have the runs as first axis, those of its rows as the last.
     """
     count, workers = len(jax.tree.leaves(runs)[0]), cores() if jax.default_backend() == "cpu" else 1
     size = block_size(count, rows, workers) if workers > 1 else count
@@ -45,7 +46,11 @@ def in_blocks(work: Callable[[Runs], Out], runs: Runs, rows: int) -> Out:
         return work(blocks[0])
     with ThreadPoolExecutor(workers) as pool:
         done = list(pool.map(work, blocks))
-    longest = max(leaf.shape[0] for _, rows in done for leaf in rows)
-    states = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:count], *(states for states, _ in done))
-    rows = [jax.tree.map(lambda x: np.pad(x, ((0, longest - len(x)), (0, 0))), rows) for _, rows in done]
-    return states, jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[:, :count], *rows)
+    states = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:count], *[states for states, _ in done])
+    return states, jax.tree.map(lambda *parts: side_by_side(parts)[:, :count], *[recorded for _, recorded in done])
+
+
+def side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns beside columns, the shorter ones filled up with zeros: iterations that did not take place."""
+    longest = max(len(part) for part in parts)
+    return np.concatenate([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts], axis=1)

@@ -17,7 +17,6 @@ from stormpg.records import Tree
 from stormpg.store import ITERATES
 
 
-
 class Progress(NamedTuple):
     """How far a run is, after a chunk."""
 

@@ -1,5 +1,6 @@
 """Statistics over seeds. The seed is the unit of replication: every interval is a bootstrap over seeds."""
 
+import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ def curves(columns: Mapping[str, np.ndarray], grid: np.ndarray, window: int = 1)
     """
     starts = np.append(np.nonzero(columns["iteration"] == 0)[0], len(columns["iteration"]))
     lines = []
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in itertools.pairwise(starts):
         ends, value = columns["trajectories"][first:last], columns["return"][first:last].astype(float)
         total = np.concatenate(([0.0], np.cumsum(np.diff(ends, prepend=0) * value)))
         ends = np.concatenate(([0], ends))

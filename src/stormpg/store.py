@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stormpg.envs import make
@@ -64,7 +65,9 @@ def describe(result: Any) -> dict[str, Any]:
         "env": result.env.name,
         "env_settings": dict(result.env.settings),
         "algorithm": result.algorithms[0].name,
-        "settings": [{k: v if isinstance(v, int | float | str) else str(v) for k, v in a.settings.items()} for a in result.algorithms],
+        "settings": [
+            {k: v if isinstance(v, int | float | str) else str(v) for k, v in a.settings.items()} for a in result.algorithms
+        ],
         "policies": [describe_policy(policy) for policy in result.policies],
         "trajectories": result.trajectories,
         "seeds": list(result.seeds),
@@ -121,12 +124,16 @@ def load_tree(like: Tree, file: str | os.PathLike[str]) -> Tree:
             found = f"{stored[name].dtype}{list(stored[name].shape)}" if name in stored else "nothing"
             raise InputError(f"{file} holds {found} under {name!r}; expected {expected.dtype}{list(expected.shape)}.")
         is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        leaves.append(jax.random.wrap_key_data(stored[name]) if is_key else jax.numpy.asarray(stored[name]))
+        words = jnp.asarray(stored[name])
+        leaves.append(jax.random.wrap_key_data(words) if is_key else words)
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def _named(tree: Tree) -> list[tuple[str, Any]]:
-    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    return [
+        (jax.tree_util.keystr(path, simple=True, separator="/"), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
 
 
 def _words(leaf: Any) -> Any:

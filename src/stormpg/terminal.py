@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -16,7 +17,9 @@ err = Console(stderr=True)
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None) -> None:
     """Print a table; columns after the first are right-aligned when they hold numbers."""
-    shown = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    shown = Table(
+        title=title, title_justify="left", caption=caption, caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     for position, heading in enumerate(headings):
         numbers = all(row[position][:1] in "-0123456789" for row in rows if row[position])
         shown.add_column(heading, justify="right" if position and numbers else "left")
@@ -41,6 +44,8 @@ def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
 
         def show(now: Progress) -> None:
             diverged = f"  {now.diverged} diverged" if now.diverged else ""
-            bar.update(task, description=label, completed=now.trajectories, total=now.budget, reward=f"{now.mean_return:.1f}{diverged}")
+            bar.update(
+                task, description=label, completed=now.trajectories, total=now.budget, reward=f"{now.mean_return:.1f}{diverged}"
+            )
 
         yield show

@@ -16,8 +16,8 @@ from stormpg.envs import Box, Discrete, Environment, make
 from stormpg.estimators import Estimator, estimate, gradient
 from stormpg.policies import check_policy as check_actions
 from stormpg.policies import policy_for
-from stormpg.trajectories import rollout
 from stormpg.train import train
+from stormpg.trajectories import rollout
 
 
 def check_environment(env: Environment, steps: int = 50) -> None:
@@ -26,11 +26,14 @@ def check_environment(env: Environment, steps: int = 50) -> None:
     state, observation = jax.jit(env.reset)(key)
     _in_space("observation", observation, env.observation_space)
     again = jax.jit(env.reset)(key)
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b, "reset is not a function of its key"), (state, observation), again)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_array_equal(a, b, "reset is not a function of its key"), (state, observation), again
+    )
     action = _some_action(env, key)
     ahead, seen, reward, terminated = jax.jit(env.step)(key, state, action)
-    assert jax.tree.structure(ahead) == jax.tree.structure(state), "step changes the structure of the state"
-    shapes = lambda tree: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)  # noqa: E731
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (ahead, state)]
+    assert structures[0] == structures[1], "step changes the structure of the state"
+    shapes = lambda tree: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)
     assert shapes(ahead) == shapes(state), f"step changes the state's shapes or types: {shapes(state)} to {shapes(ahead)}"
     assert shapes(seen) == shapes(observation), "step and reset give observations of different shapes or types"
     assert jnp.shape(reward) == (), "the reward is not one number"
@@ -66,7 +69,9 @@ def check_policy(env: Environment, policy: Any) -> None:
     assert bool((density <= best + 1e-4).all()), "a sample has a larger density than the mode"
     if hasattr(policy, "noise") and hasattr(policy, "act"):
         acted = policy.act(params, observation, policy.noise(key, ()))
-        np.testing.assert_allclose(acted, policy.sample(params, key, observation), rtol=1e-5, err_msg="sample is not act ∘ noise")
+        np.testing.assert_allclose(
+            acted, policy.sample(params, key, observation), rtol=1e-5, err_msg="sample is not act ∘ noise"
+        )
 
 
 def check_estimator(estimator: Estimator, env: Environment | None = None) -> None:
@@ -78,7 +83,7 @@ def check_estimator(estimator: Estimator, env: Environment | None = None) -> Non
     here = estimate(estimator, policy, params, batch)
     np.testing.assert_allclose(here.weight, 1.0, rtol=1e-4, err_msg="on-policy weights are not 1")
     turned = gradient(estimator, policy, params, jax.tree.map(lambda x: x[::-1], batch))
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3, err_msg="the order of a batch matters")  # noqa: E731
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3, err_msg="the order of a batch matters")
     jax.tree.map(close, here.gradient, turned)
     nothing = gradient(estimator, policy, params, batch._replace(reward=jnp.zeros_like(batch.reward)))
     assert all(float(jnp.abs(x).max()) < 1e-6 for x in jax.tree.leaves(nothing)), "there is a gradient without a reward"
@@ -97,7 +102,9 @@ def check_algorithm(algorithm: Algorithm, env: Environment | None = None) -> Non
     assert (np.diff(table["trajectories"]) >= 0)[np.diff(table["seed"]) == 0].all(), "the count of trajectories falls"
     first = table["iteration"] == 0
     assert (table["trajectories"][first] == schedule.S0).all(), "the first batch is not S0"
-    moved = [float(jnp.abs(a - b).max()) for a, b in zip(*(jax.tree.leaves(result.params("last", s)) for s in (0, 1)), strict=True)]
+    moved = [
+        float(jnp.abs(a - b).max()) for a, b in zip(*(jax.tree.leaves(result.params("last", s)) for s in (0, 1)), strict=True)
+    ]
     assert max(moved) > 0, "two seeds have the same parameters"
     again = train(env, algorithm, trajectories=budget, seeds=3, horizon=min(env.horizon, 20))
     for name, column in table.items():

@@ -19,9 +19,9 @@ from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import Environment, make
 from stormpg.errors import InputError
 from stormpg.iteration import Row, State, begin, draws, update
+from stormpg.parallel import in_blocks
 from stormpg.policies import check_policy, policy_for
 from stormpg.records import stack, traceable, where
-from stormpg.parallel import in_blocks
 from stormpg.result import Progress, Result, Watch, columns
 from stormpg.trajectories import Trajectories, rollout
 
@@ -133,8 +133,7 @@ def run(
         collected.append(jax.tree.map(np.asarray, rows))
     while bool(unfinished(algorithm, states, budget).any()):
         units, states, recorded = chunk(env, horizon, policy, algorithm, states, budget)
-        count = int(units)
-        collected.append(jax.tree.map(lambda x: np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded))
+        collected.append(Row(*(np.asarray(x)[: int(units)].reshape(-1, x.shape[-1]) for x in recorded)))
         report(states, collected[-1])
     return states, jax.tree.map(lambda *parts: np.concatenate(parts), *collected)
 
@@ -160,9 +159,13 @@ def train(
     progress      called after each chunk with a `Progress`
     """
     env = make(env) if isinstance(env, str) else env
-    algorithms = [algorithm] if isinstance(algorithm, str | Algorithm) else list(algorithm)
-    algorithms = [make_algorithm(a) if isinstance(a, str) else a for a in algorithms]
-    policies = [policy_for(env) if p is None else p for p in (policy if isinstance(policy, list) else [policy] * len(algorithms))]
+    algorithms: list[Any] = (
+        list(algorithm) if isinstance(algorithm, Sequence) and not isinstance(algorithm, str) else [algorithm]
+    )
+    algorithms = [_algorithm(a) for a in algorithms]
+    policies = [
+        policy_for(env) if p is None else p for p in (policy if isinstance(policy, list) else [policy] * len(algorithms))
+    ]
     numbers = list(range(seed, seed + _whole("seeds", seeds))) if isinstance(seeds, int) else [int(s) for s in seeds]
     horizon = _whole("horizon", env.horizon if horizon is None else horizon)
     _check(env, algorithms, policies, numbers, trajectories)
@@ -173,7 +176,11 @@ def train(
 
     # Run r is setting r // seeds with seed r % seeds.
     repeat = functools.partial(jax.tree.map, lambda x: jnp.repeat(x, len(numbers), axis=0))
-    runs = repeat(_stack(algorithms)), repeat(stack([traceable(p) for p in policies])), jnp.tile(jnp.asarray(numbers), len(algorithms))
+    runs = (
+        repeat(_stack(algorithms)),
+        repeat(stack([traceable(p) for p in policies])),
+        jnp.tile(jnp.asarray(numbers), len(algorithms)),
+    )
     began = time.perf_counter()
     watch = Watch(trajectories, began, progress)
 
@@ -198,6 +205,17 @@ def train(
     return result
 
 
+def _algorithm(thing: Any) -> Algorithm:
+    if isinstance(thing, str):
+        return make_algorithm(thing)
+    if not isinstance(thing, Algorithm):
+        raise InputError(
+            f"{type(thing).__name__} is not an algorithm: give its name, a constructor's result such as storm_pg(), or "
+            'make_algorithm("gpomdp", eta=0.005) for those that share their name with an estimator.'
+        )
+    return thing
+
+
 def _stack(algorithms: list[Algorithm]) -> Algorithm:
     try:
         return stack(algorithms)
@@ -217,7 +235,9 @@ def _check(env: Environment, algorithms: list[Algorithm], policies: list[Any], s
         raise InputError(f"the seeds are {seeds}; expected different numbers of at least 0.")
     S0 = algorithms[0].schedule.S0
     if _whole("trajectories", trajectories) < S0:
-        raise InputError(f"the budget is {trajectories} trajectories and the first batch takes S0 = {S0}: raise it, or lower S0.")
+        raise InputError(
+            f"the budget is {trajectories} trajectories and the first batch takes S0 = {S0}: raise it, or lower S0."
+        )
     for policy in policies:
         check_policy(env, policy)
 

@@ -1,1 +1,3 @@
-from stormpg.envs.mountain_car import mountain_car_continuous as rllab_mountain_car
+from stormpg.envs import mountain_car
+
+rllab_mountain_car = mountain_car.mountain_car_continuous

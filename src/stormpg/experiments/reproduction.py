@@ -34,7 +34,9 @@ def reproduce(folder: Path, seeds: int, trajectories: int) -> dict[str, Any]:
         report[name] = {
             "claimed": CLAIMED[name],
             "reached": stats.first_reach(smooth[name].mean(axis=0), grid, NEAR * env.horizon),
-            "returns": {x: float(smooth[name].mean(axis=0)[grid == x][0]) for x in (250, 500, 1000, 1500, 3000) if x <= trajectories},
+            "returns": {
+                x: float(smooth[name].mean(axis=0)[grid == x][0]) for x in (250, 500, 1000, 1500, 3000) if x <= trajectories
+            },
             "final": float(smooth[name][:, -1].mean()),
             "worst_seed": float(smooth[name][:, -1].min()),
             "diverged": int(np.asarray(result.states.diverged).sum()),

@@ -8,7 +8,15 @@ import numpy as np
 from stormpg.stats import Interval
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, and dashes for those who see none.
-STYLES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"), ("#E69F00", "-"), ("#56B4E9", "--"), ("#000000", "-."))
+STYLES = (
+    ("#0072B2", "-"),
+    ("#D55E00", "--"),
+    ("#009E73", "-."),
+    ("#CC79A7", ":"),
+    ("#E69F00", "-"),
+    ("#56B4E9", "--"),
+    ("#000000", "-."),
+)
 
 
 def learning_curves(

@@ -1,0 +1,22 @@
+"""An algorithm of one's own: GPOMDP's estimate, STORM's tracker, a large batch every ten steps, plain ascent."""
+
+import stormpg
+from stormpg import Algorithm, algorithm, schedules, steps, testing, trackers
+
+
+@algorithm("restarted-storm")
+def restarted_storm(
+    eta: float = 0.001, alpha: float = 0.5, S0: int = 20, B: int = 5, m: int = 10, gamma: float = 0.99
+) -> Algorithm:
+    """STORM-PG that starts afresh every m steps."""
+    return Algorithm(
+        stormpg.gpomdp(gamma),
+        trackers.storm(alpha),
+        schedules.every(m, S0, B),
+        steps.optax_step(eta, "sgd"),
+    )
+
+
+testing.check_algorithm(restarted_storm())
+result = stormpg.train("cartpole-continuous", restarted_storm(), trajectories=1000, seeds=8)
+print(f"return at the end, all seeds: {result.final_return().mean():.1f}")

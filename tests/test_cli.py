@@ -1,0 +1,206 @@
+"""The command: what it prints and writes, and one line with exit code 2 for every mistake."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+from stormpg import cli
+
+
+def stormpg(capsys, monkeypatch, *arguments: str) -> tuple[int, str, str]:
+    """Run the command in this process: exit code, standard output, standard error."""
+    monkeypatch.setattr(sys, "argv", ["stormpg", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "cache_folder", lambda: tmp_path / "cache")
+    return lambda *arguments: stormpg(capsys, monkeypatch, *arguments)
+
+
+QUICK = ("--trajectories", "12", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
+
+
+def test_train_writes_a_run_and_evaluate_reads_it(command, tmp_path):
+    code, out, err = command("train", "cartpole-continuous", *QUICK, "--out", "run", "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(out.splitlines()[-1])
+    assert summary["trajectories"] == 12
+    assert summary["seeds"] == 2
+    run = tmp_path / "run"
+    files = {"config.json", "metrics.parquet", "policy.safetensors", "state.safetensors", "summary.json"}
+    assert {f.name for f in run.iterdir()} == files
+    config = json.loads((run / "config.json").read_text())
+    assert config["settings"][0]["alpha"] == 0.9
+    assert config["horizon"] == 8
+    table = polars.read_parquet(run / "metrics.parquet")
+    assert table.columns[:4] == ["env", "algorithm", "setting", "seed"]
+    assert table["trajectories"].max() == 12
+    for which in ("last", "uniform", "best"):
+        code, out, _ = command("evaluate", "run", "--episodes", "5", "--which", which, "--json")
+        assert code == 0
+        assert len(json.loads(out.splitlines()[-1])["return_by_seed"]) == 2
+    first = command("evaluate", "run", "--episodes", "5", "--deterministic", "--json")
+    assert first == command("evaluate", "run", "--episodes", "5", "--deterministic", "--json")
+
+
+def test_the_same_command_twice_is_the_same_file(command, tmp_path):
+    for name in ("one", "two"):
+        assert command("train", "cartpole-continuous", *QUICK, "--out", name)[0] == 0
+    for file in ("metrics.parquet", "state.safetensors", "policy.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_config_file_gives_defaults_and_flags_win(command, tmp_path):
+    Path("job.toml").write_text(
+        'env = "pendulum"\nalgorithm = "gpomdp"\nS0 = 3\nseeds = 2\ntrajectories = 6\nhorizon = 5\nhidden = [8, 8]\n'
+    )
+    assert command("train", "--config", "job.toml", "--seeds", "1", "--eta", "0.5", "--out", "run")[0] == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["env"] == "pendulum"
+    assert config["seeds"] == [0]
+    assert config["settings"][0]["eta"] == 0.5
+    assert config["policies"][0]["hidden"] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("env", "algorithm", "expected"),
+    [
+        ("cartpole-continuous", "svrpg", {"eta": 0.0075, "B": 10, "m": 3, "S0": 25, "gamma": 0.99}),
+        ("rllab-mountain-car", "storm-pg", {"eta": 0.01, "alpha": 0.79, "B": 5, "S0": 10}),
+        ("rllab-mountain-car", "srvr-pg", {"eta": 0.018, "B": 9, "m": 2, "S0": 11}),
+    ],
+)
+def test_defaults_are_the_papers_tables(env, algorithm, expected):
+    from stormpg.options import Job
+
+    settings = Job({"env": env, "algorithm": algorithm}).algorithm.settings
+    assert {name: settings[name] for name in expected} == expected
+
+
+MISTAKES = [
+    (["train", "cartpole-continous"], "did you mean 'cartpole-continuous'"),
+    (["train"], "no environment was given"),
+    (["train", "pendulum", "--algorithm", "storm"], "did you mean 'storm-pg'"),
+    (["train", "pendulum", "--algoritm", "storm-pg"], "--algoritm"),
+    (["train", "pendulum", "--algorithm", "gpomdp", "--alpha", "0.5"], "gpomdp has no setting 'alpha'"),
+    (["train", "pendulum", "--alpha", "1.5"], "alpha is 1.5; expected a momentum factor in [0, 1]"),
+    (["train", "pendulum", "--alpha", "-0.1"], "alpha is -0.1"),
+    (["train", "pendulum", "--gamma", "0"], "gamma is 0.0; expected a discount in (0, 1]"),
+    (["train", "pendulum", "--gamma", "1.1"], "gamma is 1.1"),
+    (["train", "pendulum", "--eta", "0"], "eta is 0.0; expected a number above 0"),
+    (["train", "pendulum", "--eta", "fast"], "eta is 'fast'; expected a number"),
+    (["train", "pendulum", "--seeds", "3.5"], "seeds is '3.5'; expected a whole number"),
+    (["train", "pendulum", "--S0", "0"], "S0 is 0; expected a whole number of at least 1"),
+    (["train", "pendulum", "--B", "0"], "B is 0"),
+    (["train", "pendulum", "--algorithm", "svrpg", "--m", "0"], "m is 0"),
+    (["train", "pendulum", "--seeds", "0"], "seeds is 0"),
+    (["train", "pendulum", "--horizon", "0"], "horizon is 0"),
+    (["train", "pendulum", "--trajectories", "5"], "the budget is 5 trajectories and the first batch takes S0 = 10"),
+    (["train", "pendulum", "--baseline", "timed"], "did you mean 'time'"),
+    (["train", "pendulum", "--optimizer", "adm"], "did you mean 'adam'"),
+    (["train", "pendulum", "--policy", "categorical-mlp"], "continuous actions"),
+    (["train", "cartpole", "--policy", "gaussian-mlp"], "discrete actions"),
+    (["train", "pendulum", "--hidden", "64,x"], "hidden is '64,x'"),
+    (["train", "--config", "missing.toml"], "there is no file missing.toml"),
+    (["train", "pendulum", "--config", "unknown.toml"], "did you mean 'alpha'"),
+    (["train", "pendulum", "--config", "type.toml"], "seeds is 'many'; expected a whole number"),
+    (["train", "pendulum", "--config", "broken.toml"], "is not TOML"),
+    (["train", "pendulum", "--out", "held"], "already holds a run"),
+    (["train", "pendulum", "--out", "a-file/run"], "cannot be written"),
+    (["evaluate", "nothing"], "holds no run"),
+    (["evaluate", "held"], "is not JSON"),
+    (["lst"], "lst"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
+def test_a_mistake_is_one_line_and_exit_code_2(command, tmp_path, arguments, message):
+    Path("unknown.toml").write_text("alhpa = 0.5\n")
+    Path("type.toml").write_text('seeds = "many"\n')
+    Path("broken.toml").write_text("seeds = = 3\n")
+    Path("a-file").write_text("")
+    Path("held").mkdir()
+    Path("held/config.json").write_text("no json")
+    before = sorted(tmp_path.rglob("*"))
+    out = ["--out", "fresh"] if arguments[0] == "train" and "--out" not in arguments else []
+    code, printed, err = command(*arguments, *out)
+    assert code == 2
+    assert message in err
+    assert err.startswith("stormpg: ")
+    assert err.count("\n") == 1, err
+    assert printed == ""
+    assert sorted(tmp_path.rglob("*")) == before, "something was written"
+
+
+def test_list_and_doctor(command):
+    code, out, _ = command("list", "--json")
+    assert code == 0
+    listed = json.loads(out.splitlines()[-1])
+    assert len(listed["environments"]) >= 9
+    assert set(listed["algorithms"]) >= {"reinforce", "pgt", "gpomdp", "svrpo", "svrpg", "srvr-pg", "storm-pg"}
+    code, out, _ = command("doctor", "--json")
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["versions"]["jax"]
+
+
+def test_reproduce_in_small(command, tmp_path):
+    code, out, _ = command("reproduce", "--out", "results", "--seeds", "2", "--trajectories", "60", "--json")
+    assert code == 0
+    report = json.loads(out.splitlines()[-1])
+    assert list(report) == ["gpomdp", "svrpg", "srvr-pg", "storm-pg"]
+    picture = (tmp_path / "results" / "figure1.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 20_000
+    assert command("reproduce", "--out", "results", "--seeds", "2", "--trajectories", "60")[0] == 2
+
+
+def run_command(tmp_path, *arguments: str) -> dict:
+    """The command as a person runs it, in a process of its own with XLA's usual optimisation."""
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "stormpg", *arguments, "--json"], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stderr == ""
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_storm_pg_solves_cart_pole(tmp_path):
+    """30 seeds, 500 trajectories: at least 99 of 100 over the last 50, none diverged."""
+    summary = run_command(
+        tmp_path, "train", "cartpole-continuous", "--algorithm", "storm-pg", "--trajectories", "500", "--seeds", "30"
+    )
+    assert summary["final_return_mean"][0] >= 99
+    assert summary["diverged"] == [0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
+def test_the_others_learn_cart_pole(tmp_path, algorithm):
+    """A mean of at least 95 within 4000 trajectories; fewer seeds here than in the documentation, to be quick."""
+    budget, seeds = ("2000", "4") if algorithm == "svrpo" else ("2000", "10")
+    summary = run_command(
+        tmp_path, "train", "cartpole-continuous", "--algorithm", algorithm, "--trajectories", budget, "--seeds", seeds
+    )
+    assert summary["final_return_mean"][0] >= 95
+    assert np.isfinite(summary["final_return_worst"][0])
+
+
+@pytest.mark.slow
+def test_storm_pg_on_rllabs_mountain_car(tmp_path):
+    summary = run_command(
+        tmp_path, "train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "600", "--seeds", "6"
+    )
+    assert summary["final_return_mean"][0] >= -60

@@ -1,0 +1,78 @@
+"""The examples and the code in the documentation run."""
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import stormpg
+from stormpg import algorithms
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.py")), ids=lambda f: f.name)
+def test_example(file, capsys, monkeypatch):
+    monkeypatch.setattr(algorithms, "ALGORITHMS", algorithms.ALGORITHMS)
+    before = set(algorithms.ALGORITHMS)
+    runpy.run_path(str(file), run_name="__main__")
+    for name in set(algorithms.ALGORITHMS) - before:
+        del algorithms.ALGORITHMS[name]
+    assert len(capsys.readouterr().out.splitlines()) >= 1
+
+
+def blocks(file: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+
+
+def test_python_in_the_readme(monkeypatch):
+    """As it stands, with smaller budgets."""
+    real = stormpg.train
+    monkeypatch.setattr(stormpg, "train", lambda *a, **k: real(*a, **{**k, "trajectories": 20, "seeds": 8, "horizon": 5}))
+    for block in blocks("README.md", "python"):
+        exec(compile(block, "README.md", "exec"), {})
+
+
+def test_commands_in_the_readme(monkeypatch, tmp_path):
+    """Every `stormpg` line parses and runs; budgets are cut."""
+    from stormpg import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "cache_folder", lambda: tmp_path / "cache")
+    lines = [line.split("#")[0] for line in "".join(blocks("README.md", "")).splitlines() if line.startswith("stormpg ")]
+    assert len(lines) >= 4
+    for line in lines:
+        words = shlex.split(line)
+        small = ["--trajectories", "20", "--seeds", "2", "--horizon", "5"] if words[1] == "train" else []
+        monkeypatch.setattr(sys, "argv", words + small)
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        assert not stop.value.code
+
+
+def test_contributing_skeletons_run():
+    """The new algorithm, the new step and the new environment of CONTRIBUTING.md, pasted as they are."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from stormpg import schedules, steps, testing, trackers
+    from stormpg.envs.base import Box, Environment, only
+    from stormpg.records import add, norm, record
+
+    scope = {
+        **vars(algorithms), "optax": optax, "jax": jax, "jnp": jnp, "Box": Box, "Environment": Environment, "only": only,
+        "add": add, "norm": norm, "record": record, "Array": jax.Array, "NamedTuple": __import__("typing").NamedTuple,
+        "schedules": schedules, "steps": steps, "trackers": trackers, "__name__": "contributing",
+    }  # fmt: skip
+    sys.modules["contributing"] = sys.modules[__name__]
+    for block in blocks("CONTRIBUTING.md", "python"):
+        exec(compile(block, "CONTRIBUTING.md", "exec"), scope)
+    del algorithms.ALGORITHMS["heavy-ball-pg"]
+    testing.check_algorithm(scope["heavy_ball_pg"]())
+    testing.check_environment(scope["walk"]())
+    own = scope["Algorithm"](stormpg.gpomdp(0.9), trackers.plain(), schedules.always(5), scope["Normalised"](jnp.asarray(0.1)))
+    testing.check_algorithm(own)

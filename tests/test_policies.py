@@ -1,0 +1,122 @@
+"""Policies: densities, several action dimensions, networks of the user's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import stormpg
+from stormpg.errors import InputError
+from stormpg.networks import MLP
+from stormpg.policies import describe_policy
+
+OBSERVATION = jnp.asarray([0.3, -0.2, 0.5])
+
+
+@pytest.mark.parametrize("learn_sigma", [False, True])
+def test_gaussian_density_is_scipys(learn_sigma):
+    policy = stormpg.gaussian_mlp(3, 2, hidden=(8, 8), sigma=0.6, learn_sigma=learn_sigma)
+    params = policy.init(jax.random.key(1))
+    assert ("log_sigma" in params) == learn_sigma
+    mean, action = np.asarray(policy.mode(params, OBSERVATION)), np.array([0.4, -1.0])
+    expected = stats.norm(mean, 0.6).logpdf(action).sum()
+    np.testing.assert_allclose(policy.log_prob(params, OBSERVATION, jnp.asarray(action)), expected, rtol=1e-5)
+    draws = jax.vmap(lambda k: policy.sample(params, k, OBSERVATION))(jax.random.split(jax.random.key(2), 20_000))
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.02)
+    np.testing.assert_allclose(draws.std(axis=0), 0.6, rtol=0.03)
+
+
+def test_a_fixed_sigma_is_no_parameter():
+    flat = jax.tree.leaves(stormpg.gaussian_mlp(4, 1).init(jax.random.key(0)))
+    assert sum(x.size for x in flat) == 4 * 64 + 64 + 64 + 1
+
+
+def test_glorot_weights():
+    weight = MLP((4, 64, 1)).init(jax.random.key(0))[0]["weight"]
+    bound = np.sqrt(6 / 68)
+    assert np.abs(weight).max() <= bound
+    np.testing.assert_allclose(weight.std(), bound / np.sqrt(3), rtol=0.1)
+
+
+def test_categorical_frequencies():
+    policy = stormpg.softmax_table(2, 3)
+    params = {"logits": jnp.log(jnp.asarray([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]))}
+    draws = jax.vmap(lambda k: policy.sample(params, k, jnp.asarray(1)))(jax.random.split(jax.random.key(0), 20_000))
+    np.testing.assert_allclose(np.bincount(np.asarray(draws)) / 20_000, [0.6, 0.3, 0.1], atol=0.01)
+    np.testing.assert_allclose(policy.log_prob(params, jnp.asarray(0), jnp.asarray(2)), np.log(0.5), rtol=1e-5)
+    assert int(policy.mode(params, jnp.asarray(1))) == 0
+
+
+@pytest.mark.parametrize("policy", [stormpg.gaussian_mlp(3, 2, sigma=0.7, learn_sigma=True), stormpg.categorical_mlp(3, 4)])
+def test_divergence_is_the_mean_log_ratio(policy):
+    """KL(p‖q) = E_p[log p − log q], by sampling; 0 from itself."""
+    p, q = policy.init(jax.random.key(0)), policy.init(jax.random.key(5))
+    draws = jax.vmap(lambda k: policy.sample(p, k, OBSERVATION))(jax.random.split(jax.random.key(1), 40_000))
+    ratio = jax.vmap(lambda a: policy.log_prob(p, OBSERVATION, a) - policy.log_prob(q, OBSERVATION, a))(draws)
+    np.testing.assert_allclose(policy.kl(p, q, OBSERVATION), ratio.mean(), atol=5 * ratio.std() / 200)
+    np.testing.assert_allclose(policy.kl(p, p, OBSERVATION), 0.0, atol=1e-6)
+
+
+def test_a_network_of_the_users():
+    """An (init, apply) pair, an Equinox module and a function from a key to one all train."""
+    equinox = pytest.importorskip("equinox")
+    pair = (lambda key: jax.random.normal(key, (4,)), lambda params, s: (params * s).sum()[None])
+    module = equinox.nn.MLP(4, 1, 8, 1, key=jax.random.key(0))
+    function = lambda key: equinox.nn.MLP(4, 1, 8, 1, key=key)
+    for own, varies in ((pair, True), (module, False), (function, True)):
+        policy = stormpg.gaussian(own, 1)
+        first = [jax.tree.leaves(policy.init(jax.random.key(k)))[0] for k in (0, 1)]
+        assert bool((first[0] != first[1]).any()) == varies
+        result = stormpg.train(
+            "cartpole-continuous", stormpg.storm_pg(S0=4, B=2), trajectories=10, seeds=2, horizon=10, policy=policy
+        )
+        assert np.isfinite(result.columns["gradient_norm"]).all()
+    with pytest.raises(InputError, match="cannot make a network"):
+        stormpg.gaussian(3, 1)
+
+
+def test_four_functions_are_a_policy():
+    """A class with init, sample, log_prob and mode and nothing else trains, and samples step by step."""
+
+    class Coin:
+        def init(self, key):
+            return jnp.zeros(())
+
+        def sample(self, params, key, observation):
+            return jax.random.bernoulli(key, jax.nn.sigmoid(params)).astype(int)
+
+        def log_prob(self, params, observation, action):
+            return jnp.where(action == 1, jax.nn.log_sigmoid(params), jax.nn.log_sigmoid(-params))
+
+        def mode(self, params, observation):
+            return (params > 0).astype(int)
+
+    result = stormpg.train("cartpole", stormpg.storm_pg(S0=4, B=2), trajectories=10, seeds=2, horizon=10, policy=Coin())
+    assert np.isfinite(result.columns["return"]).all()
+
+
+@pytest.mark.parametrize(
+    ("env", "kind", "settings", "message"),
+    [
+        ("cartpole", "gaussian-mlp", {}, "discrete actions and the policy gaussian-mlp is Gaussian"),
+        ("pendulum", "categorical-mlp", {}, "continuous actions and the policy categorical-mlp is categorical"),
+        ("pendulum", "gausian-mlp", {}, "did you mean 'gaussian-mlp'"),
+        ("cartpole", None, {"sigma": 1.0}, "has no setting 'sigma'"),
+        ("pendulum", None, {"sigma": 0.0}, "sigma is 0.0"),
+        ("chain", "categorical-mlp", {}, "take softmax-table"),
+    ],
+)
+def test_policies_that_do_not_fit(env, kind, settings, message):
+    with pytest.raises(InputError, match=message):
+        stormpg.policy_for(stormpg.make(env), kind, **settings)
+
+
+@pytest.mark.parametrize("env", stormpg.ENVIRONMENTS)
+def test_a_policy_is_made_again_from_its_description(env):
+    env = stormpg.make(env)
+    policy = stormpg.policy_for(env)
+    assert stormpg.policy_for(env, **describe_policy(policy)) == policy or describe_policy(policy)["kind"].startswith(
+        "gaussian"
+    )
+    assert describe_policy(stormpg.policy_for(env, **describe_policy(policy))) == describe_policy(policy)

@@ -1,0 +1,115 @@
+"""Steps: optax with decay, Papini's two optimisers, the natural gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from stormpg import steps
+from stormpg.errors import InputError
+from stormpg.records import inner
+
+NOWHERE = steps.Landscape(lambda p: jnp.zeros(()), lambda p: jnp.zeros(()))
+
+
+def follow(step, gradients, large=lambda t: True, params=None):
+    params = jnp.asarray([1.0, -2.0]) if params is None else params
+    state, path = step.init(params), []
+    for t, g in enumerate(gradients):
+        params, state = step.apply(jnp.asarray(g), state, params, large(t), NOWHERE)
+        path.append(np.asarray(params))
+    return path
+
+
+GRADIENTS = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+
+
+def test_ascends_with_exponential_decay():
+    path = follow(steps.optax_step(0.1, "sgd", decay=0.5, decay_every=2), GRADIENTS)
+    expected = np.array([1.0, -2.0]) + np.cumsum([0.1 * 0.5 ** (t / 2) * g for t, g in enumerate(GRADIENTS)], axis=0)
+    np.testing.assert_allclose(path, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", optax.adamw, lambda rate: optax.sgd(rate, momentum=0.9)])
+def test_any_optax_optimiser(optimizer):
+    ours = follow(steps.optax_step(0.1, optimizer), GRADIENTS)
+    theirs, params = (getattr(optax, optimizer) if isinstance(optimizer, str) else optimizer)(0.1), jnp.asarray([1.0, -2.0])
+    state = theirs.init(params)
+    for g, mine in zip(GRADIENTS, ours, strict=True):
+        updates, state = theirs.update(-jnp.asarray(g), state, params)
+        params = optax.apply_updates(params, updates)
+        np.testing.assert_allclose(mine, params, rtol=1e-5)
+
+
+def test_two_optimisers_keep_their_own_history():
+    """Large batches (even t) and small ones each follow an Adam that never saw the other's gradients."""
+    path = np.array(follow(steps.optax_step(0.1, separate=True, inner_rate=0.5), GRADIENTS, lambda t: t % 2 == 0))
+    moves = np.diff(path, axis=0, prepend=[[1.0, -2.0]])
+    large = np.diff(follow(steps.optax_step(0.1), GRADIENTS[::2]), axis=0, prepend=[[1.0, -2.0]])
+    small = np.diff(follow(steps.optax_step(0.05), GRADIENTS[1::2]), axis=0, prepend=[[1.0, -2.0]])
+    np.testing.assert_allclose(moves[::2], large, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(moves[1::2], small, rtol=1e-4, atol=1e-6)
+
+
+def test_conjugate_gradients_solve():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(6, 6))
+    matrix, b = jnp.asarray(root @ root.T + np.eye(6)), jnp.asarray(rng.normal(size=6))
+    x = steps.conjugate_gradients(lambda v: matrix @ v, b, 10)
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-3)
+    np.testing.assert_array_equal(steps.conjugate_gradients(lambda v: matrix @ v, jnp.zeros(6), 10), 0.0)
+
+
+def quadratic(slope, curvature):
+    """The objective and divergence around 0 of a Gaussian: KL = ½ ξᵀFξ."""
+    matrix = jnp.diag(jnp.asarray(curvature))
+    return steps.Landscape(lambda p: jnp.asarray(slope) @ p, lambda p: 0.5 * p @ matrix @ p)
+
+
+def test_natural_gradient_is_the_trust_regions_edge():
+    """For a linear objective the step is F⁻¹g scaled to KL = δ."""
+    slope, curvature, delta = [1.0, 2.0], [4.0, 0.5], 0.02
+    step = steps.natural_gradient(delta, damping=1e-9)
+    moved, _ = step.apply(jnp.asarray(slope), (), jnp.zeros(2), True, quadratic(slope, curvature))
+    direction = np.array(slope) / curvature
+    np.testing.assert_allclose(moved / np.linalg.norm(moved), direction / np.linalg.norm(direction), rtol=1e-4)
+    kl = float(quadratic(slope, curvature).divergence(moved))
+    # Rounding may put the edge itself outside, then the step is halved.
+    assert min(abs(kl - delta), abs(kl - delta / 4)) < 1e-5
+
+
+def test_natural_gradient_does_not_step_downhill():
+    """Where the surrogate does not improve at any length, the parameters stay."""
+    step = steps.natural_gradient(0.01)
+    moved, _ = step.apply(jnp.asarray([1.0, 0.0]), (), jnp.zeros(2), True, quadratic([-1.0, 0.0], [1.0, 1.0]))
+    np.testing.assert_array_equal(moved, 0.0)
+
+
+def test_inner_product_of_trees():
+    assert float(inner({"a": jnp.ones(3), "b": jnp.ones(2)}, {"a": jnp.ones(3), "b": 2 * jnp.ones(2)})) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"eta": 0.0}, "eta is 0.0"),
+        ({"eta": -1.0}, "eta is -1.0"),
+        ({"eta": 0.1, "decay": 0.0}, "decay is 0.0"),
+        ({"eta": 0.1, "decay_every": 0}, "decay_every is 0"),
+        ({"eta": 0.1, "optimizer": "adom"}, "did you mean 'adam'"),
+    ],
+)
+def test_bad_settings(arguments, message):
+    with pytest.raises(InputError, match=message):
+        steps.optax_step(**arguments)
+
+
+def test_steps_are_traced():
+    """The rate may be a tracer: a batch of rates is one program."""
+    params = jax.vmap(
+        lambda eta: steps.optax_step(eta).apply(
+            jnp.ones(2), steps.optax_step(eta).init(jnp.zeros(2)), jnp.zeros(2), True, NOWHERE
+        )[0]
+    )
+    np.testing.assert_allclose(params(jnp.asarray([0.1, 0.2]))[:, 0], [0.1, 0.2], rtol=1e-5)

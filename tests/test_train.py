@@ -1,0 +1,229 @@
+"""train(): budgets, seeds, batches of settings, divergence, the output iterate."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stormpg
+from stormpg import schedules, trackers
+from stormpg.algorithms import Algorithm
+from stormpg.envs.base import Box, Environment
+from stormpg.errors import InputError
+from stormpg.iteration import begin, draws, update
+from stormpg.parallel import block_size, in_blocks
+from stormpg.steps import optax_step
+from stormpg.trajectories import rollout
+
+ENV = "cartpole-continuous"
+SMALL = stormpg.storm_pg(S0=4, B=2)
+
+
+def per_seed(result, name):
+    return result.columns[name].reshape(len(result.seeds), -1)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        (SMALL, [4, 6, 8, 10, 12, 14, 16, 18, 20]),
+        (stormpg.svrpg(S0=6, B=3, m=2), [6, 9, 12, 18]),
+        (stormpg.srvr_pg(S0=5, B=2, m=3), [5, 7, 9, 11, 16, 18, 20]),
+        (stormpg.svrpo(S0=8, B=3, m=2), [8, 8, 8, 16, 16, 16]),
+        (stormpg.make_algorithm("gpomdp", S0=7), [7, 14]),
+    ],
+    ids=lambda x: x.name if isinstance(x, Algorithm) else "",
+)
+def test_budget_is_exact(algorithm, expected):
+    """Every batch is counted, large ones included, and a batch that does not fit into 20 is not sampled."""
+    result = stormpg.train(ENV, algorithm, trajectories=20, seeds=2, horizon=10)
+    for counts in per_seed(result, "trajectories"):
+        np.testing.assert_array_equal(counts, expected)
+    assert (np.diff(per_seed(result, "steps"), axis=1) >= 0).all()
+    assert (per_seed(result, "steps") <= 10 * per_seed(result, "trajectories")).all()
+
+
+def test_metrics_have_the_public_columns():
+    result = stormpg.train(ENV, SMALL, trajectories=10, seeds=[3, 9], horizon=10)
+    table = result.metrics
+    for name in ("env", "algorithm", "seed", "iteration", "trajectories", "steps", "return"):
+        assert name in table.columns
+    assert table["seed"].unique().sort().to_list() == [3, 9]
+    assert table["algorithm"][0] == "storm-pg"
+    assert (table["effective_sample_size"] <= 4.001).all()
+    assert (table["weight_max"] >= table["weight_mean"] * 0.999).all()
+
+
+@pytest.mark.parametrize("name", ["gpomdp", "svrpg", "srvr-pg", "storm-pg"])
+def test_a_seed_alone_follows_itself_in_a_batch(name):
+    """Same random numbers, so the same to rounding over the first ten iterations."""
+    algorithm = stormpg.make_algorithm(name, S0=4, **({} if name == "gpomdp" else {"B": 3}))
+    batch = stormpg.train(ENV, algorithm, trajectories=40, seeds=9, horizon=30)
+    alone = stormpg.train(ENV, algorithm, trajectories=40, seeds=1, seed=7, horizon=30)
+    for column in ("return", "steps", "gradient_norm"):
+        together = batch.columns[column][batch.columns["seed"] == 7][:10]
+        np.testing.assert_allclose(together, alone.columns[column][:10], rtol=2e-3)
+
+
+def test_blocks_do_not_change_the_runs():
+    """Runs cut into blocks, the last one filled up, are the runs of one block."""
+    assert block_size(runs=30, rows=500, workers=2) == 15
+    assert block_size(runs=1, rows=500, workers=2) == 1
+    assert block_size(runs=5, rows=10**9, workers=2) == 1
+    assert block_size(runs=1024, rows=2500, workers=2) * 2500 <= 16_000
+
+    def work(runs):
+        return runs * 2, (np.tile(np.asarray(runs), (3, 1)),)
+
+    states, rows = in_blocks(work, jnp.arange(7), rows=6000)
+    np.testing.assert_array_equal(states, 2 * np.arange(7))
+    np.testing.assert_array_equal(rows[0], np.tile(np.arange(7), (3, 1)))
+
+
+def test_float_settings_are_one_batch():
+    """A list of algorithms that differ in floats trains as each one would alone, and compiles once."""
+    etas, alphas = (0.001, 0.01, 0.05), (0.3, 0.9, 1.0)
+    sweep = [stormpg.storm_pg(eta=e, alpha=a, S0=4, B=2, gamma=0.9) for e, a in zip(etas, alphas, strict=True)]
+    together = stormpg.train(ENV, sweep, trajectories=20, seeds=2, horizon=15)
+    assert set(together.columns["setting"]) == {0, 1, 2}
+    for i, algorithm in enumerate(sweep):
+        alone = stormpg.train(ENV, algorithm, trajectories=20, seeds=2, horizon=15)
+        mine = together.columns["setting"] == i
+        np.testing.assert_allclose(together.columns["return"][mine], alone.columns["return"], rtol=1e-3)
+        for a, b in zip(jax.tree.leaves(together.params("last", 1, i)), jax.tree.leaves(alone.params("last", 1)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-2, atol=2e-3)
+    with pytest.raises(InputError, match="differ in more than their float settings"):
+        stormpg.train(ENV, [SMALL, stormpg.storm_pg(S0=5, B=2)], trajectories=20, seeds=1)
+
+
+def test_sigma_is_swept_with_a_list_of_policies():
+    env = stormpg.make(ENV)
+    policies = [stormpg.policy_for(env, sigma=s) for s in (0.1, 2.0)]
+    result = stormpg.train(env, [SMALL, SMALL], trajectories=4, seeds=8, horizon=50, policy=policies)
+    calm, wild = result.final_return()
+    assert calm.mean() > wild.mean()
+
+
+def test_another_float_compiles_nothing_anew():
+    from stormpg.train import chunk
+
+    stormpg.train(ENV, stormpg.storm_pg(eta=0.01, S0=4, B=2), trajectories=10, seeds=2, horizon=11)
+    before = chunk._cache_size()
+    stormpg.train(ENV, stormpg.storm_pg(eta=0.02, alpha=0.4, gamma=0.8, S0=4, B=2), trajectories=16, seeds=2, horizon=11)
+    assert chunk._cache_size() == before
+
+
+def trap() -> Environment:
+    """Pays what is infinite as soon as a state is drawn above a bound: some seeds meet it, some do not."""
+
+    def reset(key):
+        s = jax.random.uniform(key)
+        return s, s[None]
+
+    def step(key, state, action):
+        return state, state[None], jnp.where(state > 0.97, jnp.inf, -(jnp.ravel(action)[0] ** 2)), jnp.zeros((), bool)
+
+    return Environment("trap", reset, step, Box((1,)), Box((1,)), horizon=2)
+
+
+def test_a_diverged_seed_is_frozen_and_alone():
+    result = stormpg.train(trap(), stormpg.make_algorithm("gpomdp", S0=4, baseline="none"), trajectories=40, seeds=12)
+    diverged = per_seed(result, "diverged")
+    hit, spared = diverged.any(axis=1), ~diverged.any(axis=1)
+    assert hit.any()
+    assert spared.any()
+    np.testing.assert_array_equal(diverged, np.maximum.accumulate(diverged, axis=1))
+    for leaf in jax.tree.leaves(result.states.params):
+        assert np.isfinite(leaf).all()
+    # The seeds that were spared are those of a run of their own.
+    lone = int(np.nonzero(spared)[0][0])
+    alone = stormpg.train(trap(), result.algorithms[0], trajectories=40, seeds=[lone])
+    np.testing.assert_allclose(per_seed(result, "return")[lone], alone.columns["return"], rtol=1e-3, atol=1e-5)
+    # A frozen one goes on being counted.
+    assert (per_seed(result, "trajectories")[:, -1] == 40).all()
+
+
+def test_divergence_freezes_the_last_finite_state():
+    env, algorithm = stormpg.make(ENV), stormpg.storm_pg(S0=3, B=2)
+    policy = stormpg.policy_for(env)
+    state = begin(policy, algorithm, 0)
+    batch = rollout(env, policy, state.params, draws(state).rollout, 3, 10)
+    state, _ = update(policy, algorithm, state, batch, jnp.asarray(0.5), large=True)
+    broken = batch._replace(reward=batch.reward.at[0, 0].set(jnp.nan))
+    after, row = update(policy, algorithm, state, broken, jnp.asarray(0.5), large=False)
+    assert bool(row.diverged)
+    jax.tree.map(
+        np.testing.assert_array_equal, (after.params, after.memory, after.step), (state.params, state.memory, state.step)
+    )
+    later, row = update(policy, algorithm, after, batch, jnp.asarray(0.5), large=False)
+    assert bool(row.diverged)
+    jax.tree.map(np.testing.assert_array_equal, later.params, state.params)
+
+
+def test_output_iterate_is_uniform():
+    """Algorithm 1 returns each of ξ_0..ξ_{T−1} with the same probability: T = 5, 2000 seeds, a chi-squared test."""
+    from scipy.stats import chisquare
+
+    counting = Algorithm(stormpg.gpomdp(1.0), trackers.plain(), schedules.always(1), optax_step(1.0, lambda rate: _count()))
+    env = Environment(
+        "still", lambda key: (jnp.zeros(()), jnp.zeros(1)), lambda k, s, a: (s, jnp.zeros(1), jnp.ones(()), jnp.ones((), bool)),
+        Box((1,)), Box((1,)), horizon=1,
+    )  # fmt: skip
+    policy = stormpg.gaussian_linear(lambda s: s, 1, 1)
+    result = stormpg.train(env, counting, trajectories=5, seeds=2000, policy=policy)
+    drawn = np.round(np.asarray(result.states.uniform["mean"])[:, 0, 0]).astype(int)
+    assert chisquare(np.bincount(drawn, minlength=5)).pvalue > 1e-3
+    np.testing.assert_allclose(result.states.params["mean"], 5.0)
+
+
+def _count():
+    """An "optimiser" that adds one, so that ξ_t = t."""
+    import optax
+
+    return optax.GradientTransformation(lambda p: (), lambda g, s, p=None: (jax.tree.map(jnp.ones_like, g), s))
+
+
+def test_best_and_last():
+    result = stormpg.train(ENV, stormpg.storm_pg(), trajectories=200, seeds=2, horizon=50)
+    assert (np.asarray(result.states.best_return) >= per_seed(result, "return").max(axis=1) - 1e-5).all()
+    assert set(jax.tree.map(jnp.shape, result.params("best")).keys()) == {"mean"}
+    with pytest.raises(InputError, match="unknown iterate"):
+        result.params("first")
+
+
+def test_papinis_inner_loops_end_early():
+    """The adaptive form takes fewer small steps than m in some epochs, more than none, and keeps to the budget."""
+    result = stormpg.train(
+        ENV, stormpg.svrpg(adaptive=True, two_optimizers=True, S0=20, B=4, m=8), trajectories=400, seeds=4, horizon=50
+    )
+    for seed in result.seeds:
+        large = result.columns["large"][result.columns["seed"] == seed]
+        inner = np.diff(np.append(np.nonzero(large)[0], len(large))) - 1
+        assert inner.max() <= 8
+        assert inner[:-1].min() >= 1  # the budget may end the last epoch
+    assert len({tuple(result.columns["large"][result.columns["seed"] == s]) for s in result.seeds}) > 1
+    assert result.columns["trajectories"].max() <= 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": [1, 1]}, "different numbers"),
+        ({"horizon": 0}, "horizon is 0"),
+        ({"trajectories": 3}, "first batch takes S0 = 4"),
+        ({"trajectories": 0}, "trajectories is 0"),
+        ({"policy": stormpg.categorical_mlp(4, 2)}, "take a Gaussian policy"),
+        ({"env": "cartpole"}, None),
+        ({"env": "cartpole", "policy": stormpg.gaussian_mlp(4, 1)}, "take a categorical policy"),
+        ({"algorithm": "storm"}, "did you mean 'storm-pg'"),
+        ({"algorithm": stormpg.gpomdp(0.99)}, "make_algorithm"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    call = {"env": ENV, "algorithm": SMALL, "trajectories": 4, "seeds": 1, "horizon": 5} | arguments
+    if message is None:
+        stormpg.train(**call)
+        return
+    with pytest.raises(InputError, match=message):
+        stormpg.train(**call)
