@@ -17,7 +17,7 @@ Runs = TypeVar("Runs")
 States = TypeVar("States")
 Rows = TypeVar("Rows")
 
-ROWS = 16_000  # steps of a large batch, over all runs of a block, that the caches hold: measured, and flat around here
+RUNS_IN_A_BLOCK = 16  # enough to fill the vector units, few enough to stay in the caches; measured, and flat around here
 
 
 def cores() -> int:
@@ -25,20 +25,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def block_size(runs: int, rows: int, workers: int) -> int:
-    """How many runs, of so many rows each, a block holds: one for each worker at least, more where memory asks."""
-    most = max(1, ROWS // rows)
-    rounds = -(-runs // (most * workers))
-    return -(-runs // (rounds * workers))  # whole rounds, so that no worker idles at the end
+def block_size(runs: int, workers: int) -> int:
+    """How many runs a block holds: a whole number of rounds of all workers, so that none idles at the end."""
+    rounds = -(-runs // (RUNS_IN_A_BLOCK * workers))
+    return -(-runs // (rounds * workers))
 
 
-def in_blocks(work: Callable[[Runs], tuple[States, Rows]], runs: Runs, rows: int) -> tuple[States, Rows]:
+def in_blocks(work: Callable[[Runs], tuple[States, Rows]], runs: Runs) -> tuple[States, Rows]:
     """work(runs), done block by block.
 
     Leaves of `runs` and of the states that `work` returns have the runs as first axis, those of its rows as the last.
     """
     count, workers = len(jax.tree.leaves(runs)[0]), cores() if jax.default_backend() == "cpu" else 1
-    size = block_size(count, rows, workers) if workers > 1 else count
+    size = block_size(count, workers) if workers > 1 else count
     # The last block is filled up with repeated runs, so that all blocks share one program.
     index = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
     blocks = [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]

@@ -133,8 +133,9 @@ def run(
         collected.append(jax.tree.map(np.asarray, rows))
     while bool(unfinished(algorithm, states, budget).any()):
         units, states, recorded = chunk(env, horizon, policy, algorithm, states, budget)
-        collected.append(Row(*(np.asarray(x)[: int(units)].reshape(-1, x.shape[-1]) for x in recorded)))
-        report(states, collected[-1])
+        rows = jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded)
+        collected.append(rows)
+        report(states, rows)
     return states, jax.tree.map(lambda *parts: np.concatenate(parts), *collected)
 
 
@@ -188,7 +189,7 @@ def train(
         algorithm, policy, seeds = block
         return run(env, horizon, policy, algorithm, seeds, trajectories, watch.report)
 
-    states, rows = in_blocks(work, runs, horizon * algorithms[0].schedule.S0)
+    states, rows = in_blocks(work, runs)
     result = Result(
         env=env,
         algorithms=tuple(algorithms),
