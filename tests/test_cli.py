@@ -189,8 +189,8 @@ def test_storm_pg_solves_cart_pole(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
 def test_the_others_learn_cart_pole(tmp_path, algorithm):
-    """A mean of at least 95 within 4000 trajectories; fewer seeds here than in the documentation, to be quick."""
-    budget, seeds = ("2000", "4") if algorithm == "svrpo" else ("2000", "10")
+    """A mean of at least 95 within 4000 trajectories: here within fewer, with fewer seeds, to be quick."""
+    budget, seeds = ("1500", "4") if algorithm == "svrpo" else ("1500", "10")
     summary = run_command(
         tmp_path, "train", "cartpole-continuous", "--algorithm", algorithm, "--trajectories", budget, "--seeds", seeds
     )
@@ -200,7 +200,9 @@ def test_the_others_learn_cart_pole(tmp_path, algorithm):
 
 @pytest.mark.slow
 def test_storm_pg_on_rllabs_mountain_car(tmp_path):
+    """From −830 (doing nothing) to better than 0.8 sign(v) by a fifth, for which Box2D gives −106; sign(v) gets −59.5."""
     summary = run_command(
-        tmp_path, "train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "600", "--seeds", "6"
+        tmp_path, "train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "400", "--seeds", "6"
     )
-    assert summary["final_return_mean"][0] >= -60
+    assert summary["final_return_mean"][0] >= -85
+    assert summary["diverged"] == [0]

@@ -4,6 +4,7 @@ Nothing here knows where the batch came from, so the same function serves the co
 live outside JAX.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -81,8 +82,8 @@ def update(
     else:
         assert state.memory is not None, "a tracker without a memory takes no small batches"
         tracked = tracker.small(estimator, policy, params, batch, state.memory, sampled_here=fresh)
-    around = landscape(policy, algorithm, params, batch)
-    moved, step = algorithm.step.apply(tracked.gradient, state.step, params, large, around)
+    look = functools.partial(landscape, policy, algorithm, params, batch)
+    moved, step = algorithm.step.apply(tracked.gradient, state.step, params, large, look)
 
     length, size = norm(add(moved, params, -1.0)), norm(tracked.gradient)
     rate = length / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
@@ -155,7 +156,7 @@ def effective_sample_size(weight: Array) -> Array:
 
 
 def landscape(policy: Any, algorithm: Algorithm, params: Tree, batch: Trajectories) -> Landscape:
-    """The surrogate objective and the divergence from π_{ξ_t} around ξ_t. What no step asks for is not compiled."""
+    """The surrogate objective and the divergence from π_{ξ_t} around ξ_t."""
     baseline = estimate(algorithm.estimator, policy, params, batch).baseline
     gain = batch.mask * advantage(algorithm.estimator, batch, jnp.ones_like(batch.reward), baseline)
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 Tree = Any  # a pytree of arrays
@@ -66,7 +67,7 @@ def as_float(number: Any) -> Array:
 
 def stack(trees: Sequence[T]) -> T:
     """Trees of one structure as one tree with a leading axis. ValueError where the structures differ."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
 def where(condition: Array, yes: T, no: T) -> T:

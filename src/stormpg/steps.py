@@ -17,7 +17,7 @@ from stormpg.records import Tree, add, as_float, inner, record, scaled, static
 
 
 class Landscape(NamedTuple):
-    """What a step may ask about a batch, besides the gradient."""
+    """What a step may ask about a batch besides the gradient: its argument `look` returns it, at a cost."""
 
     objective: Callable[[Tree], Array]  # mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, the surrogate
     divergence: Callable[[Tree], Array]  # mean KL(π_{ξ_t} ‖ π_ξ) over the states
@@ -46,7 +46,7 @@ class Optax:
         state = self.optimiser(True).init(params)
         return (state, state) if self.separate else state
 
-    def apply(self, g: Tree, state: Any, params: Tree, large: bool, landscape: Landscape) -> tuple[Tree, Any]:
+    def apply(self, g: Tree, state: Any, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Any]:
         mine = state[0 if large else 1] if self.separate else state
         updates, mine = self.optimiser(large).update(scaled(g, -1.0), mine, params)
         if self.separate:
@@ -89,7 +89,8 @@ class NaturalGradient:
     def init(self, params: Tree) -> tuple[()]:
         return ()
 
-    def apply(self, g: Tree, state: Any, params: Tree, large: bool, landscape: Landscape) -> tuple[Tree, Any]:
+    def apply(self, g: Tree, state: Any, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Any]:
+        landscape = look()
         # F is the Hessian of the divergence at its minimum; linearised once, a product with it costs no tanh.
         product = jax.linearize(jax.grad(landscape.divergence), params)[1]
 

@@ -176,11 +176,11 @@ def train(
         store.prepare(out)
 
     # Run r is setting r // seeds with seed r % seeds.
-    repeat = functools.partial(jax.tree.map, lambda x: jnp.repeat(x, len(numbers), axis=0))
+    repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(numbers), axis=0))
     runs = (
         repeat(_stack(algorithms)),
         repeat(stack([traceable(p) for p in policies])),
-        jnp.tile(jnp.asarray(numbers), len(algorithms)),
+        np.tile(np.asarray(numbers, np.int32), len(algorithms)),
     )
     began = time.perf_counter()
     watch = Watch(trajectories, began, progress)
