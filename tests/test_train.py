@@ -12,7 +12,9 @@ from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
 from stormpg.iteration import begin, draws, update
 from stormpg.parallel import block_size, in_blocks
+from stormpg.records import stack
 from stormpg.steps import optax_step
+from stormpg.train import calls_a_library
 from stormpg.trajectories import rollout
 
 ENV = "cartpole-continuous"
@@ -72,9 +74,18 @@ def test_blocks_do_not_change_the_runs():
     def work(runs):
         return runs * 2, (np.tile(np.asarray(runs), (3, 1)),)
 
-    states, rows = in_blocks(work, jnp.arange(7))
+    states, rows = in_blocks(work, jnp.arange(7), workers=2)
     np.testing.assert_array_equal(states, 2 * np.arange(7))
     np.testing.assert_array_equal(rows[0], np.tile(np.arange(7), (3, 1)))
+
+
+def test_a_program_that_calls_lapack_runs_on_one_thread():
+    """Two threads that wait for LAPACK within XLA may wait for ever."""
+    env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
+    usual = stormpg.policy_for(env)
+    solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
+    assert not calls_a_library(env, 5, stack([usual, usual]), algorithm)
+    assert calls_a_library(env, 5, stack([solving, solving]), algorithm)
 
 
 def test_float_settings_are_one_batch():

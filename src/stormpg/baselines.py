@@ -49,8 +49,21 @@ def fit_values(trajectories: Trajectories, to_come: Array) -> Array:
     moment = leave_one_out_sum(jnp.einsum("nhf,nh->nf", x, to_come))
 
     def solve(gram: Array, moment: Array) -> Array:
-        # The ridge grows with the data, or a Cholesky factor in float32 would not exist.
+        # The ridge grows with the data, or in float32 the pivots would drown in rounding.
         ridge = RIDGE * (1 + jnp.trace(gram) / len(gram)) * jnp.eye(len(gram), dtype=gram.dtype)
-        return jax.scipy.linalg.solve(gram + ridge, moment, assume_a="pos")
+        return eliminate(gram + ridge, moment)
 
     return jnp.einsum("nhf,nf->nh", x, jax.vmap(solve)(gram, moment))
+
+
+def eliminate(matrix: Array, right: Array) -> Array:
+    """Solve a small positive definite system by Gauss-Jordan elimination, which needs no pivoting then.
+
+    LAPACK would wait for XLA's threads, and when several blocks of runs do that at once they wait for ever.
+    """
+
+    def clear(k: int, rows: Array) -> Array:
+        row = rows[k] / rows[k, k]
+        return (rows - rows[:, k, None] * row).at[k].set(row)
+
+    return jax.lax.fori_loop(0, len(right), clear, jnp.column_stack((matrix, right)))[:, -1]

@@ -31,13 +31,13 @@ def block_size(runs: int, workers: int) -> int:
     return -(-runs // (rounds * workers))
 
 
-def in_blocks(work: Callable[[Runs], tuple[States, Rows]], runs: Runs) -> tuple[States, Rows]:
+def in_blocks(work: Callable[[Runs], tuple[States, Rows]], runs: Runs, workers: int) -> tuple[States, Rows]:
     """work(runs), done block by block.
 
     Leaves of `runs` and of the states that `work` returns have the runs as first axis, those of its rows as the last.
     """
-    count, workers = len(jax.tree.leaves(runs)[0]), cores() if jax.default_backend() == "cpu" else 1
-    size = block_size(count, workers) if workers > 1 else count
+    count = len(jax.tree.leaves(runs)[0])
+    size = block_size(count, workers) if jax.default_backend() == "cpu" else count
     # The last block is filled up with repeated runs, so that all blocks share one program.
     index = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
     blocks = [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]

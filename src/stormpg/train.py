@@ -19,7 +19,7 @@ from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import Environment, make
 from stormpg.errors import InputError
 from stormpg.iteration import Row, State, begin, draws, update
-from stormpg.parallel import in_blocks
+from stormpg.parallel import cores, in_blocks
 from stormpg.policies import check_policy, policy_for
 from stormpg.records import stack, traceable, where
 from stormpg.result import Progress, Result, Watch, columns
@@ -139,6 +139,18 @@ def run(
     return states, jax.tree.map(lambda *parts: np.concatenate(parts), *collected)
 
 
+def calls_a_library(env: Environment, horizon: int, policy: Any, algorithm: Algorithm) -> bool:
+    """Whether the program calls LAPACK or the like, as a policy or a step of the user's may.
+
+    Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
+    """
+    if len(jax.tree.leaves(algorithm)[0]) == 1:
+        return False  # one run is one block
+    policy, algorithm = jax.tree.map(lambda x: x[:1], (policy, algorithm))
+    states = start.eval_shape(env, horizon, policy, algorithm, np.zeros(1, np.int32), jnp.asarray(0))[0]
+    return "custom_call" in chunk.lower(env, horizon, policy, algorithm, states, jnp.asarray(0)).as_text()
+
+
 def train(
     env: Environment | str,
     algorithm: Algorithm | str | Sequence[Algorithm] = "storm-pg",
@@ -177,7 +189,7 @@ def train(
 
     # Run r is setting r // seeds with seed r % seeds.
     repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(numbers), axis=0))
-    runs = (
+    runs: tuple[Algorithm, Any, Any] = (
         repeat(_stack(algorithms)),
         repeat(stack([traceable(p) for p in policies])),
         np.tile(np.asarray(numbers, np.int32), len(algorithms)),
@@ -185,11 +197,12 @@ def train(
     began = time.perf_counter()
     watch = Watch(trajectories, began, progress)
 
-    def work(block: tuple[Algorithm, Any, Array]) -> tuple[State, Row]:
+    def work(block: tuple[Algorithm, Any, Any]) -> tuple[State, Row]:
         algorithm, policy, seeds = block
         return run(env, horizon, policy, algorithm, seeds, trajectories, watch.report)
 
-    states, rows = in_blocks(work, runs)
+    alone = calls_a_library(env, horizon, runs[1], runs[0])
+    states, rows = in_blocks(work, runs, workers=1 if alone else cores())
     result = Result(
         env=env,
         algorithms=tuple(algorithms),

@@ -63,8 +63,9 @@ def show(report: dict[str, Any], seeds: int) -> None:
         ]
         for name, r in report.items()
     ]
-    headings = ("algorithm", "maximum at: paper", "here", *(f"return at {x}" for x in points), "worst seed, end", "diverged")
+    headings = ("algorithm", "paper", "here", *(f"at {x}" for x in points), "worst", "diverged")
     caption = (
+        "paper, here: trajectories until the maximum is reached. at x: mean return there. worst: worst seed at the end. "
         f"Mean of all {seeds} seeds over the {WINDOW} trajectories before each point; the maximum counts as reached at "
         f"{NEAR:.0%} of it. The paper shows its ten best runs and does not say how it chose its baseline or rate decay; "
         "here: leave-one-out time baseline, no decay."
