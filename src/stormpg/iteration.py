@@ -73,7 +73,7 @@ def update(
     """Iteration t: from the batch sampled at ξ_t, g_t and ξ_{t+1}.
 
     `chance`: uniform on [0, 1), for the reservoir.
-    `whole`: the large batch that this one was drawn from, for a schedule that does not sample its small batches.
+    `whole`: the large batch that this one was drawn from instead of sampled at ξ_t. A step looks around in all of it.
     """
     estimator, tracker, schedule = algorithm.estimator, algorithm.tracker, algorithm.schedule
     params, fresh = state.params, whole is None
@@ -82,7 +82,7 @@ def update(
     else:
         assert state.memory is not None, "a tracker without a memory takes no small batches"
         tracked = tracker.small(estimator, policy, params, batch, state.memory, sampled_here=fresh)
-    look = functools.partial(landscape, policy, algorithm, params, batch)
+    look = functools.partial(landscape, policy, algorithm, params, batch if whole is None else whole)
     moved, step = algorithm.step.apply(tracked.gradient, state.step, params, large, look)
 
     length, size = norm(add(moved, params, -1.0)), norm(tracked.gradient)
