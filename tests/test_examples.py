@@ -41,7 +41,6 @@ def test_commands_in_the_readme(monkeypatch, tmp_path):
     from stormpg import cli
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "cache_folder", lambda: tmp_path / "cache")
     lines = [line.split("#")[0] for line in "".join(blocks("README.md", "")).splitlines() if line.startswith("stormpg ")]
     assert len(lines) >= 4
     for line in lines:

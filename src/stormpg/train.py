@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.compiler import jit_once
 from stormpg.envs import Environment, make
 from stormpg.errors import InputError
 from stormpg.iteration import Row, State, begin, draws, update
@@ -74,11 +75,7 @@ def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, stat
     return state, jax.tree.map(lambda a, b: jnp.concatenate((a, b)), first, rest)
 
 
-@functools.partial(
-    jax.jit,
-    static_argnames=("env", "horizon"),
-    compiler_options={"xla_backend_optimization_level": 0},  # it runs once: to compile it fast is to run it fast
-)
+@functools.partial(jit_once, static_argnames=("env", "horizon"))
 def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
     """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
 
@@ -147,7 +144,9 @@ def calls_a_library(env: Environment, horizon: int, policy: Any, algorithm: Algo
     if len(jax.tree.leaves(algorithm)[0]) == 1:
         return False  # one run is one block
     policy, algorithm = jax.tree.map(lambda x: x[:1], (policy, algorithm))
-    states = start.eval_shape(env, horizon, policy, algorithm, np.zeros(1, np.int32), jnp.asarray(0))[0]
+    states = jax.eval_shape(
+        functools.partial(start.__wrapped__, env, horizon), policy, algorithm, np.zeros(1, np.int32), jnp.asarray(0)
+    )[0]
     return "custom_call" in chunk.lower(env, horizon, policy, algorithm, states, jnp.asarray(0)).as_text()
 
 
