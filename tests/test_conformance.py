@@ -7,7 +7,7 @@ import pytest
 
 import stormpg
 from stormpg import testing
-from stormpg.estimators import BASELINES
+from stormpg.baselines import BASELINES
 from tests.test_estimators import ESTIMATORS
 
 EXTRA = {

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from jax.flatten_util import ravel_pytree
 
 import stormpg
+from stormpg.baselines import BASELINES
 from stormpg.errors import InputError
-from stormpg.estimators import BASELINES, Estimator, estimate, surrogate
+from stormpg.estimators import Estimator, estimate, surrogate
 from stormpg.trajectories import Trajectories
 from tests.exact import enumerate_trajectories, expectation_over_batches, objective, sampled_by, small_chain
 

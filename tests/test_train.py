@@ -11,7 +11,7 @@ from stormpg.algorithms import Algorithm
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
 from stormpg.iteration import begin, draws, update
-from stormpg.parallel import block_size, in_blocks
+from stormpg.parallel import block_size, cut, in_blocks
 from stormpg.records import stack
 from stormpg.steps import optax_step
 from stormpg.train import calls_a_library
@@ -74,7 +74,7 @@ def test_blocks_do_not_change_the_runs():
     def work(runs):
         return runs * 2, (np.tile(np.asarray(runs), (3, 1)),)
 
-    states, rows = in_blocks(work, jnp.arange(7), workers=2)
+    states, rows = in_blocks(work, cut(jnp.arange(7), workers=2), 7, workers=2)
     np.testing.assert_array_equal(states, 2 * np.arange(7))
     np.testing.assert_array_equal(rows[0], np.tile(np.arange(7), (3, 1)))
 
@@ -84,8 +84,8 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
     env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
     usual = stormpg.policy_for(env)
     solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
-    assert not calls_a_library(env, 5, stack([usual, usual]), algorithm)
-    assert calls_a_library(env, 5, stack([solving, solving]), algorithm)
+    assert not calls_a_library(env, 5, stack([usual, usual]), algorithm, np.arange(2))
+    assert calls_a_library(env, 5, stack([solving, solving]), algorithm, np.arange(2))
 
 
 def test_float_settings_are_one_batch():
@@ -239,5 +239,5 @@ def test_bad_arguments(arguments, message):
 
 def test_an_option_xla_does_not_know_is_left_out(monkeypatch):
     monkeypatch.setattr(compiler, "ONCE", {"xla_backend_optimization_level": 0, "xla_no_such_option": 1})
-    assert compiler.jit_once(lambda x: x + 1, ())(1) == 2
+    assert compiler.Once(lambda x: x + 1, ())(1) == 2
     assert not compiler.understood("xla_no_such_option", 1)

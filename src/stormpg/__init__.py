@@ -1,4 +1,4 @@
-"""Variance-reduced policy gradients: STORM-PG, everything it is compared with, and what came after."""
+"""Variance-reduced policy gradients: STORM-PG, and every algorithm that its paper compares."""
 
 from stormpg import algorithms, estimators, schedules, steps, trackers
 from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo

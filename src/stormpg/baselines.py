@@ -4,13 +4,42 @@ A baseline made from its own trajectory would correlate with its scores and bias
 is independent of them, and the estimate stays exactly unbiased for every batch size. A lone trajectory has none.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg.errors import InputError, choose, nearest
 from stormpg.trajectories import Trajectories
 
+BASELINES = {  # the baselines of each estimator
+    "gpomdp": ("none", "time", "optimal"),
+    "reinforce": ("none", "time", "optimal"),
+    "pgt": ("none", "time", "optimal", "value"),
+}
 RIDGE = 1e-5
+
+
+def check_baseline(estimator: str, baseline: str) -> None:
+    """InputError where there is no such baseline, or not for this estimator."""
+    choose("baseline", baseline, BASELINES["pgt"])
+    if baseline not in BASELINES[estimator]:
+        raise InputError(
+            f"{estimator} cannot use the baseline {baseline!r}, whose b_h would depend on actions already scored (biased): "
+            f"{nearest(baseline, BASELINES[estimator])}; {baseline!r} goes with pgt."
+        )
+
+
+def baseline_of(name: str, trajectories: Trajectories, signal: Array, score_sums: Callable[[], Array]) -> Array:
+    """b_h from the batch alone: [n, H], or for "optimal" [n, H, parameters]."""
+    if name == "time":
+        return leave_one_out_mean(signal)
+    if name == "value":
+        return fit_values(trajectories, signal)
+    if name == "optimal":
+        return optimal(score_sums(), signal)
+    return jnp.zeros_like(signal)
 
 
 def leave_one_out_mean(x: Array) -> Array:

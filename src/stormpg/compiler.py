@@ -5,7 +5,7 @@ option is tried on an empty program first, and left out where it is not understo
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -24,12 +24,23 @@ def understood(name: str, value: Any) -> bool:
     return True
 
 
-def jit_once(function: Callable[..., Any], static_argnames: tuple[str, ...]) -> Any:
+def known(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if understood(name, value)}
+
+
+class Once:
     """jax.jit for a program that runs once. XLA is asked at the first call, not when the library is imported."""
 
-    @functools.cache
-    def compiled() -> Any:
-        options = {name: value for name, value in ONCE.items() if understood(name, value)}
-        return jax.jit(function, static_argnames=static_argnames, compiler_options=options)
+    def __init__(self, function: Callable[..., Any], static_argnames: tuple[str, ...]) -> None:
+        self.function, self.static_argnames = function, static_argnames
 
-    return functools.wraps(function)(lambda *arguments: compiled()(*arguments))
+    @functools.cached_property
+    def jitted(self) -> Any:
+        return jax.jit(self.function, static_argnames=self.static_argnames, compiler_options=known(ONCE))
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.jitted(*arguments)
+
+    def eval_shape(self, *arguments: Any) -> Any:
+        """The shapes of what it returns. It is traced for this, and not again when it is called."""
+        return self.jitted.eval_shape(*arguments)

@@ -22,16 +22,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from stormpg.baselines import fit_values, leave_one_out_mean, optimal
-from stormpg.errors import InputError, choose, nearest
+from stormpg.baselines import baseline_of, check_baseline
+from stormpg.errors import InputError
 from stormpg.records import Tree, as_float, record, static
 from stormpg.trajectories import Trajectories, discounted
-
-BASELINES = {
-    "gpomdp": ("none", "time", "optimal"),
-    "reinforce": ("none", "time", "optimal"),
-    "pgt": ("none", "time", "optimal", "value"),
-}
 
 
 @record
@@ -70,12 +64,7 @@ def surrogate(estimator: Estimator) -> Estimator:
 def _estimator(name: str, gamma: float, baseline: str) -> Estimator:
     if not isinstance(gamma, jax.core.Tracer) and not 0 < gamma <= 1:
         raise InputError(f"gamma is {gamma}; expected a discount in (0, 1].")
-    choose("baseline", baseline, BASELINES["pgt"])
-    if baseline not in BASELINES[name]:
-        raise InputError(
-            f"{name} cannot use the baseline {baseline!r}, whose b_h would depend on actions already scored (biased): "
-            f"{nearest(baseline, BASELINES[name])}; {baseline!r} goes with pgt."
-        )
+    check_baseline(name, baseline)
     return Estimator(as_float(gamma), name, baseline)
 
 
@@ -152,13 +141,7 @@ def _to_come(x: Array) -> Array:
 def _baseline(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Any:
     """b_h from the batch alone; each trajectory gets it from the others, so that it stays unbiased."""
     signal = _signal(estimator, trajectories, jnp.ones_like(trajectories.reward))
-    if estimator.baseline == "time":
-        return leave_one_out_mean(signal)
-    if estimator.baseline == "value":
-        return fit_values(trajectories, signal)
-    if estimator.baseline == "optimal":
-        return optimal(_score_sums(estimator, policy, params, trajectories), signal)
-    return jnp.zeros_like(signal)
+    return baseline_of(estimator.baseline, trajectories, signal, lambda: _score_sums(estimator, policy, params, trajectories))
 
 
 def _score_sums(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Array:

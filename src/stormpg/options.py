@@ -76,9 +76,9 @@ class Job:
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
         own = {k: v for k, v in given.items() if k in algorithm_options()}
         self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
-        shape: dict[str, Any] = {k: given[k] for k in ("sigma", "learn_sigma") if k in given}
-        if "hidden" in given:
-            shape["hidden"] = hidden_sizes(given["hidden"])
+        shape: dict[str, Any] = {k: given[k] for k in POLICY_OPTIONS if k in given and k != "policy"}
+        if "hidden" in shape:
+            shape["hidden"] = hidden_sizes(shape["hidden"])
         self.policy = policy_for(self.env, given.get("policy"), **shape)
         self.trajectories, self.seeds, self.seed = given["trajectories"], given["seeds"], given["seed"]
         self.horizon: int | None = given.get("horizon")

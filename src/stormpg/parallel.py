@@ -31,16 +31,22 @@ def block_size(runs: int, workers: int) -> int:
     return -(-runs // (rounds * workers))
 
 
-def in_blocks(work: Callable[[Runs], tuple[States, Rows]], runs: Runs, workers: int) -> tuple[States, Rows]:
-    """work(runs), done block by block.
-
-    Leaves of `runs` and of the states that `work` returns have the runs as first axis, those of its rows as the last.
-    """
+def cut(runs: Runs, workers: int) -> list[Runs]:
+    """The runs, the first axis of every leaf, in equal blocks; one block where the device is not a CPU."""
     count = len(jax.tree.leaves(runs)[0])
     size = block_size(count, workers) if jax.default_backend() == "cpu" else count
     # The last block is filled up with repeated runs, so that all blocks share one program.
     index = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
-    blocks = [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]
+    return [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]
+
+
+def in_blocks(
+    work: Callable[[Runs], tuple[States, Rows]], blocks: Sequence[Runs], count: int, workers: int
+) -> tuple[States, Rows]:
+    """What `work` gives for all of `count` runs, done block by block.
+
+    Leaves of the states that `work` returns have the runs as first axis, those of its rows as the last.
+    """
     if len(blocks) == 1:
         return work(blocks[0])
     with ThreadPoolExecutor(workers) as pool:

@@ -16,23 +16,24 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.compiler import jit_once
+from stormpg.compiler import Once
 from stormpg.envs import Environment, make
 from stormpg.errors import InputError
 from stormpg.iteration import Row, State, begin, draws, update
-from stormpg.parallel import cores, in_blocks
+from stormpg.parallel import cores, cut, in_blocks
 from stormpg.policies import check_policy, policy_for
 from stormpg.records import stack, traceable, where
 from stormpg.result import Progress, Result, Watch, columns
 from stormpg.trajectories import Trajectories, rollout
 
 CHUNK = 32  # units between two returns to Python
+RUNS = "runs"  # the axis of a batch of runs, whose rollouts end together
 
 
 def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
     """Sample S0 trajectories at ξ_t and step, if they are within the budget. Also returns the batch."""
     S0, draw = algorithm.schedule.S0, draws(state)
-    batch = rollout(env, policy, state.params, draw.rollout, S0, horizon)
+    batch = rollout(env, policy, state.params, draw.rollout, S0, horizon, RUNS)
     after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
     live = state.trajectories + S0 <= budget
     # Without its large batch an epoch has no small ones either.
@@ -51,7 +52,7 @@ def small_step(
     """Sample B trajectories at ξ_t, or draw B of the `whole` large batch, and step, if within the budget."""
     B, draw = algorithm.schedule.B, draws(state)
     if whole is None:
-        batch, cost = rollout(env, policy, state.params, draw.rollout, B, horizon), B
+        batch, cost = rollout(env, policy, state.params, draw.rollout, B, horizon, RUNS), B
     else:
         chosen = jax.random.permutation(draw.subset, whole.reward.shape[0])[:B]
         batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0
@@ -75,7 +76,7 @@ def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, stat
     return state, jax.tree.map(lambda a, b: jnp.concatenate((a, b)), first, rest)
 
 
-@functools.partial(jit_once, static_argnames=("env", "horizon"))
+@functools.partial(Once, static_argnames=("env", "horizon"))
 def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
     """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
 
@@ -86,13 +87,13 @@ def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, see
         state, row, _ = large_step(env, horizon, policy, algorithm, state, budget)
         return state, jax.tree.map(lambda x: x[None], row)
 
-    return jax.vmap(one, out_axes=(0, 1))(policy, algorithm, seeds)
+    return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(policy, algorithm, seeds)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "horizon"))
 def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
     """Up to CHUNK units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
-    every_run = jax.vmap(functools.partial(unit, env, horizon), in_axes=(0, 0, 0, None), out_axes=(0, 1))
+    every_run = jax.vmap(functools.partial(unit, env, horizon), in_axes=(0, 0, 0, None), out_axes=(0, 1), axis_name=RUNS)
     shapes = jax.eval_shape(every_run, policy, algorithm, states, budget)[1]
     recorded = jax.tree.map(lambda s: jnp.zeros((CHUNK, *s.shape), s.dtype), shapes)
 
@@ -136,18 +137,14 @@ def run(
     return states, jax.tree.map(lambda *parts: np.concatenate(parts), *collected)
 
 
-def calls_a_library(env: Environment, horizon: int, policy: Any, algorithm: Algorithm) -> bool:
+def calls_a_library(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> bool:
     """Whether the program calls LAPACK or the like, as a policy or a step of the user's may.
 
     Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
     """
-    if len(jax.tree.leaves(algorithm)[0]) == 1:
-        return False  # one run is one block
-    policy, algorithm = jax.tree.map(lambda x: x[:1], (policy, algorithm))
-    states = jax.eval_shape(
-        functools.partial(start.__wrapped__, env, horizon), policy, algorithm, np.zeros(1, np.int32), jnp.asarray(0)
-    )[0]
-    return "custom_call" in chunk.lower(env, horizon, policy, algorithm, states, jnp.asarray(0)).as_text()
+    budget = jnp.asarray(0)
+    states = start.eval_shape(env, horizon, policy, algorithm, seeds, budget)[0]
+    return "custom_call" in chunk.lower(env, horizon, policy, algorithm, states, budget).as_text()
 
 
 def train(
@@ -188,20 +185,21 @@ def train(
 
     # Run r is setting r // seeds with seed r % seeds.
     repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(numbers), axis=0))
-    runs: tuple[Algorithm, Any, Any] = (
-        repeat(_stack(algorithms)),
+    runs: tuple[Any, Algorithm, Any] = (
         repeat(stack([traceable(p) for p in policies])),
+        repeat(_stack(algorithms)),
         np.tile(np.asarray(numbers, np.int32), len(algorithms)),
     )
     began = time.perf_counter()
     watch = Watch(trajectories, began, progress)
 
-    def work(block: tuple[Algorithm, Any, Any]) -> tuple[State, Row]:
-        algorithm, policy, seeds = block
-        return run(env, horizon, policy, algorithm, seeds, trajectories, watch.report)
+    def work(block: tuple[Any, Algorithm, Any]) -> tuple[State, Row]:
+        return run(env, horizon, *block, trajectories, watch.report)
 
-    alone = calls_a_library(env, horizon, runs[1], runs[0])
-    states, rows = in_blocks(work, runs, workers=1 if alone else cores())
+    blocks = cut(runs, cores())
+    # Asked with the shapes of a block, so that what is traced for it is not traced again.
+    alone = len(blocks) == 1 or calls_a_library(env, horizon, *blocks[0])
+    states, rows = in_blocks(work, blocks, len(numbers) * len(algorithms), workers=1 if alone else cores())
     result = Result(
         env=env,
         algorithms=tuple(algorithms),

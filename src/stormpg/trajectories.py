@@ -24,28 +24,34 @@ class Trajectories(NamedTuple):
     log_prob: Array  # [n, H] under the parameters that sampled it
 
 
-def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
+BLOCK = 50  # steps between two looks at whether any episode still runs
+
+
+def rollout(
+    env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int, together: str | None = None
+) -> Trajectories:
     """Sample n trajectories of at most `horizon` steps under π_ξ, ξ = `params`.
 
     The randomness of a trajectory belongs to its index alone: the first five of ten are the five of five.
+    Nothing is computed once all episodes have ended; under a `jax.vmap` with an axis_name, give it as `together`, so that
+    the mapped rollouts end as one.
     """
-    return jax.vmap(lambda keys: _trajectory(env, policy, params, keys, horizon))(jax.random.split(key, (n, 3)))
-
-
-def _trajectory(env: Environment, policy: Any, params: Tree, keys: Array, horizon: int) -> Trajectories:
-    reset_key, action_key, step_key = keys
+    keys = jax.random.split(key, (n, 3))
+    env_step = jax.jit(env.step)  # traced once, however often the rollout is
+    blocks = -(-horizon // BLOCK)
+    size = horizon if blocks == 1 else BLOCK
     if hasattr(policy, "noise") and hasattr(policy, "act"):
-        draws, act = policy.noise(action_key, (horizon,)), policy.act
+        draws, act = jax.vmap(lambda key: policy.noise(key, (horizon,)))(keys[:, 1]), policy.act
     else:
-        draws, act = jax.random.split(action_key, horizon), lambda params, obs, key: policy.sample(params, key, obs)
+        draws, act = jax.random.split(keys[:, 1], horizon), lambda params, obs, key: policy.sample(params, key, obs)
+    draws = jnp.concatenate((draws, draws[:, : blocks * size - horizon]), axis=1)  # the last block runs past H, unseen
 
-    def step(carry: Any, inputs: Any) -> tuple[Any, Trajectories]:
+    def step(carry: Any, step_key: Array, time: Array, draw: Any) -> tuple[Any, Trajectories]:
         state, observation, alive = carry
-        time, draw = inputs
         action = act(params, observation, draw)
         log_prob = policy.log_prob(params, observation, action)
         # An environment that ignores its key costs nothing here: the compiler drops the unused fold_in.
-        ahead, seen, reward, terminated = env.step(jax.random.fold_in(step_key, time), state, action)
+        ahead, seen, reward, terminated = env_step(jax.random.fold_in(step_key, time), state, action)
         zero = jnp.zeros_like(reward)
         transition = Trajectories(
             observation, action, jnp.where(alive, reward, zero), alive.astype(reward.dtype), jnp.where(alive, log_prob, zero)
@@ -55,8 +61,34 @@ def _trajectory(env: Environment, policy: Any, params: Tree, keys: Array, horizo
         state, observation = where(going, (ahead, seen), (state, observation))
         return (state, observation, going), transition
 
-    start = (*env.reset(reset_key), jnp.ones((), dtype=bool))
-    return jax.lax.scan(step, start, (jnp.arange(horizon), draws))[1]
+    def block(number: Any, carry: Any) -> tuple[Any, Trajectories]:
+        first = number * size
+        mine = jnp.swapaxes(jax.lax.dynamic_slice_in_dim(draws, first, size, axis=1), 0, 1)
+        every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, keys[:, 2], *inputs)
+        return jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
+
+    start = (*jax.vmap(env.reset)(keys[:, 0]), jnp.ones(n, dtype=bool))
+    done = block(0, start)[1] if blocks == 1 else _until_all_ended(block, start, blocks, size, together)
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
+
+
+def _until_all_ended(block: Any, start: Any, blocks: int, size: int, together: str | None) -> Trajectories:
+    """The transitions of the blocks one after the other, [blocks · size, n, ...]; zeros after the end of all episodes."""
+
+    def going(loop: tuple[Array, Any, Trajectories]) -> Array:
+        number, (_, _, alive), _ = loop
+        living = alive.sum() if together is None else jax.lax.psum(alive.sum(), together)
+        return (number < blocks) & (living > 0)
+
+    def advance(loop: tuple[Array, Any, Trajectories]) -> tuple[Array, Any, Trajectories]:
+        number, carry, record = loop
+        carry, new = block(number, carry)
+        put = lambda all, part: jax.lax.dynamic_update_slice_in_dim(all, part, number * size, axis=0)
+        return number + 1, carry, jax.tree.map(put, record, new)
+
+    shapes = jax.eval_shape(block, 0, start)[1]
+    record = jax.tree.map(lambda s: jnp.zeros((blocks * size, *s.shape[1:]), s.dtype), shapes)
+    return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), start, record))[2]
 
 
 def mean_return(trajectories: Trajectories) -> Array:
