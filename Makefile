@@ -1,5 +1,5 @@
 # Two commands do everything on a machine with Python and make; both set up .venv by themselves.
-#   make reproduce   the paper's first figure: a table in the terminal and a picture in results/
+#   make reproduce   the paper's experiments: tables and verdicts in the terminal, figures and a page in results/
 #   make test        lint, types and all tests
 # For work in between: make check (lint, types and the fast tests), make bench, make clean.
 
@@ -7,12 +7,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test check lint bench clean
+.PHONY: reproduce test check lint browser bench clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
 
-test: .venv/installed-dev lint
+test: .venv/installed-dev browser lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev lint
@@ -22,6 +22,10 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The page is tested in a real browser: Debian's, where it may be installed. Without one these tests are skipped, and say so.
+browser:
+	command -v chromedriver > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; } > /dev/null 2>&1 || true
 
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.core $(ARGS)

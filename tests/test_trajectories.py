@@ -31,7 +31,7 @@ def test_blocks_change_nothing(monkeypatch, block):
 def test_mapped_rollouts_end_together(monkeypatch):
     monkeypatch.setattr(trajectories, "BLOCK", 16)
     keys = jax.random.split(jax.random.key(5), 4)
-    roll = lambda key: stormpg.rollout(ENV, POLICY, PARAMS, key, 3, 100, "runs")
+    roll = lambda key: stormpg.rollout(ENV, POLICY, PARAMS, key, 3, 100)
     mapped = jax.vmap(roll, axis_name="runs")(keys)
     monkeypatch.setattr(trajectories, "BLOCK", 1000)
     for i, key in enumerate(keys):

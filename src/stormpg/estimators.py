@@ -25,6 +25,7 @@ from jax.flatten_util import ravel_pytree
 from stormpg.baselines import baseline_of, check_baseline
 from stormpg.errors import InputError
 from stormpg.records import Tree, as_float, record, static
+from stormpg.scores import log_probs_in_blocks, score_sum
 from stormpg.trajectories import Trajectories, discounted
 
 
@@ -93,8 +94,10 @@ def estimate(
     `on_policy`: the caller knows that `params` sampled the batch, so that all weights are exactly 1.
     """
     n = trajectories.reward.shape[0]
-    log_prob, pull_back = jax.vjp(lambda params: log_probs(policy, params, trajectories), params)
-    ratio = jnp.zeros_like(log_prob) if on_policy else log_prob - trajectories.log_prob
+    if on_policy:
+        ratio = jnp.zeros_like(trajectories.log_prob)
+    else:
+        ratio = log_probs_in_blocks(policy, params, trajectories) - trajectories.log_prob
     weight = jnp.exp(jnp.cumsum(ratio, axis=1))
     if baseline is None:
         baseline = _baseline(estimator, policy, params, trajectories)
@@ -102,18 +105,10 @@ def estimate(
         coefficient = jnp.exp(ratio) * advantage(estimator, trajectories, jnp.ones_like(weight), baseline)
     else:
         coefficient = advantage(estimator, trajectories, weight, baseline)
-    total = pull_back(coefficient * trajectories.mask / n)[0]
+    total = score_sum(policy, params, trajectories, coefficient * trajectories.mask / n)
     if estimator.baseline == "optimal":
         total = _subtract_componentwise(estimator, policy, params, trajectories, weight, baseline, total)
     return Estimate(total, weight, baseline)
-
-
-def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
-    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps."""
-    shape = trajectories.mask.shape
-    rows = [jnp.reshape(x, (-1, *x.shape[2:])) for x in (trajectories.observation, trajectories.action)]
-    values = jax.vmap(policy.log_prob, (None, 0, 0))(params, *rows)
-    return jnp.where(trajectories.mask > 0, values.reshape(shape), 0.0)
 
 
 def advantage(estimator: Estimator, trajectories: Trajectories, weight: Array, baseline: Any) -> Array:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.algorithms import Algorithm
-from stormpg.estimators import advantage, estimate, log_probs
+from stormpg.estimators import advantage, estimate
 from stormpg.records import Tree, add, all_finite, as_float, norm, where
+from stormpg.scores import log_probs
 from stormpg.steps import Landscape
 from stormpg.trackers import Memory
 from stormpg.trajectories import Trajectories, discounted, mean_return

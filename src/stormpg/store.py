@@ -65,9 +65,7 @@ def describe(result: Any) -> dict[str, Any]:
         "env": result.env.name,
         "env_settings": dict(result.env.settings),
         "algorithm": result.algorithms[0].name,
-        "settings": [
-            {k: v if isinstance(v, int | float | str) else str(v) for k, v in a.settings.items()} for a in result.algorithms
-        ],
+        "settings": [plain(a.settings) for a in result.algorithms],
         "policies": [describe_policy(policy) for policy in result.policies],
         "trajectories": result.trajectories,
         "seeds": list(result.seeds),
@@ -80,6 +78,13 @@ def describe(result: Any) -> dict[str, Any]:
             "numpy": np.__version__,
         },
         "device": f"{jax.default_backend()}: {jax.devices()[0].device_kind}",
+    }
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON holds them."""
+    return {
+        k: v if isinstance(v, int | float | str) else float(v) if hasattr(v, "dtype") else str(v) for k, v in settings.items()
     }
 
 
@@ -141,9 +146,19 @@ def _words(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if is_key else leaf
 
 
-def _json(content: Mapping[str, Any]) -> Any:
+def _json(content: Any) -> Any:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     return lambda file: Path(file).write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """JSON, whole or not at all."""
+    _write(path, _json(content))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Text, whole or not at all."""
+    _write(path, lambda file: Path(file).write_text(text, encoding="utf-8"))
 
 
 def _write(path: Path, write: Any) -> None:
@@ -167,6 +182,13 @@ def read_config(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise InputError(f"{file} has not the format {FORMAT} that this version reads.")
     return config
+
+
+def read_metrics(folder: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """The columns of a run's metrics.parquet."""
+    import polars
+
+    return {column.name: column.to_numpy() for column in polars.read_parquet(Path(folder) / "metrics.parquet")}
 
 
 class Run:

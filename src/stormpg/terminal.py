@@ -49,3 +49,21 @@ def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
             )
 
         yield show
+
+
+@contextlib.contextmanager
+def unit_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A function to call when a unit of a study is done: its name, how many are, and of how many."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(label, total=1)
+
+        def show(name: str, done: int, of: int) -> None:
+            bar.update(task, description=f"{label}: {name}", completed=done, total=of)
+
+        yield show

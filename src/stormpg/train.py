@@ -24,16 +24,15 @@ from stormpg.parallel import cores, cut, in_blocks
 from stormpg.policies import check_policy, policy_for
 from stormpg.records import stack, traceable, where
 from stormpg.result import Progress, Result, Watch, columns
-from stormpg.trajectories import Trajectories, rollout
+from stormpg.trajectories import RUNS, Trajectories, rollout
 
 CHUNK = 32  # units between two returns to Python
-RUNS = "runs"  # the axis of a batch of runs, whose rollouts end together
 
 
 def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
     """Sample S0 trajectories at ξ_t and step, if they are within the budget. Also returns the batch."""
     S0, draw = algorithm.schedule.S0, draws(state)
-    batch = rollout(env, policy, state.params, draw.rollout, S0, horizon, RUNS)
+    batch = rollout(env, policy, state.params, draw.rollout, S0, horizon)
     after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
     live = state.trajectories + S0 <= budget
     # Without its large batch an epoch has no small ones either.
@@ -52,7 +51,7 @@ def small_step(
     """Sample B trajectories at ξ_t, or draw B of the `whole` large batch, and step, if within the budget."""
     B, draw = algorithm.schedule.B, draws(state)
     if whole is None:
-        batch, cost = rollout(env, policy, state.params, draw.rollout, B, horizon, RUNS), B
+        batch, cost = rollout(env, policy, state.params, draw.rollout, B, horizon), B
     else:
         chosen = jax.random.permutation(draw.subset, whole.reward.shape[0])[:B]
         batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0

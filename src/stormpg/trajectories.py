@@ -25,16 +25,14 @@ class Trajectories(NamedTuple):
 
 
 BLOCK = 50  # steps between two looks at whether any episode still runs
+RUNS = "runs"  # the axis_name of a `jax.vmap` over runs: loops over steps then end for all of them together
 
 
-def rollout(
-    env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int, together: str | None = None
-) -> Trajectories:
+def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
     """Sample n trajectories of at most `horizon` steps under π_ξ, ξ = `params`.
 
     The randomness of a trajectory belongs to its index alone: the first five of ten are the five of five.
-    Nothing is computed once all episodes have ended; under a `jax.vmap` with an axis_name, give it as `together`, so that
-    the mapped rollouts end as one.
+    Nothing is computed once all episodes have ended.
     """
     keys = jax.random.split(key, (n, 3))
     env_step = jax.jit(env.step)  # traced once, however often the rollout is
@@ -68,17 +66,16 @@ def rollout(
         return jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
 
     start = (*jax.vmap(env.reset)(keys[:, 0]), jnp.ones(n, dtype=bool))
-    done = block(0, start)[1] if blocks == 1 else _until_all_ended(block, start, blocks, size, together)
+    done = block(0, start)[1] if blocks == 1 else _until_all_ended(block, start, blocks, size)
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
 
 
-def _until_all_ended(block: Any, start: Any, blocks: int, size: int, together: str | None) -> Trajectories:
+def _until_all_ended(block: Any, start: Any, blocks: int, size: int) -> Trajectories:
     """The transitions of the blocks one after the other, [blocks · size, n, ...]; zeros after the end of all episodes."""
 
     def going(loop: tuple[Array, Any, Trajectories]) -> Array:
         number, (_, _, alive), _ = loop
-        living = alive.sum() if together is None else jax.lax.psum(alive.sum(), together)
-        return (number < blocks) & (living > 0)
+        return (number < blocks) & (over_runs(alive.sum()) > 0)
 
     def advance(loop: tuple[Array, Any, Trajectories]) -> tuple[Array, Any, Trajectories]:
         number, carry, record = loop
@@ -89,6 +86,14 @@ def _until_all_ended(block: Any, start: Any, blocks: int, size: int, together: s
     shapes = jax.eval_shape(block, 0, start)[1]
     record = jax.tree.map(lambda s: jnp.zeros((blocks * size, *s.shape[1:]), s.dtype), shapes)
     return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), start, record))[2]
+
+
+def over_runs(count: Array) -> Array:
+    """A sum over all runs of a mapped batch: the same for each, so that a loop that asks it is one loop, not a masked one."""
+    try:
+        return jax.lax.psum(count, RUNS)
+    except NameError:  # not mapped, or not under that name
+        return count
 
 
 def mean_return(trajectories: Trajectories) -> Array:

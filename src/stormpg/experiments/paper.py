@@ -1,6 +1,6 @@
-"""The paper's Tables 2 and 3 as data, and the settings of an (environment, algorithm) pair."""
+"""The paper's tables and figures as data, and the settings of an (environment, algorithm) pair."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 # Table 2, γ = 0.99 and H = 100.
 CART_POLE: dict[str, dict[str, Any]] = {
@@ -25,9 +25,28 @@ TABLES = {
     "mountain-car-continuous": MOUNTAIN_CAR,
 }
 
-# Figure 1: the algorithms in the legend's order, and the trajectories it shows.
-FIGURE_1 = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
-FIGURE_1_TRAJECTORIES = 4000
+# "It reaches the maximum value at approximately ..." trajectories, on Cart-Pole.
+CLAIMED_MAXIMUM = {"gpomdp": 3000, "svrpg": 1500, "srvr-pg": 1500, "storm-pg": 500}
+
+
+class Figure(NamedTuple):
+    """A figure of §7 in one reading of its environment."""
+
+    number: int
+    env: str
+    title: str
+    trajectories: int
+    ceiling: float | None  # the largest return, where there is one
+    algorithms: tuple[str, ...] = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
+
+
+# The first of each number is the reading that the figure of that number is drawn from.
+FIGURES = (
+    Figure(1, "cartpole-continuous", "Cart-Pole, +1 a step (the paper's text)", 4000, 100.0),
+    Figure(1, "rllab-cartpole", "Cart-Pole of rllab (the paper's program)", 4000, 1000.0),
+    Figure(2, "rllab-mountain-car", "Mountain-Car of rllab (the paper's text)", 1500, None),
+    Figure(2, "mountain-car-continuous", "Mountain-Car of Gym", 1500, None),
+)
 
 
 def settings_for(env: str, algorithm: str) -> dict[str, Any]:

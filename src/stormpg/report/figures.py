@@ -1,11 +1,10 @@
-"""Figures, by matplotlib, without a screen."""
+"""Figures for print, by matplotlib, without a screen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-from stormpg.stats import Interval
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, and dashes for those who see none.
 STYLES = (
@@ -20,24 +19,57 @@ STYLES = (
 
 
 def learning_curves(
-    curves: Mapping[str, Interval], grid: np.ndarray, title: str, subtitle: str, file: Path, ceiling: float | None = None
+    env: Mapping[str, Any], protocols: Sequence[str], labels: Mapping[str, str], subtitle: str, files: Sequence[Path]
 ) -> None:
-    """Return against trajectories, a line and a band for each algorithm."""
+    """Return against trajectories: a panel for each protocol, a line and a band for each algorithm, named at its line."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    shown = [p for p in protocols if any(p in a["curves"] for a in env["algorithms"].values())]
+    figure = Figure(figsize=(5.6 * len(shown), 4.4), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for (name, curve), (colour, dash) in zip(curves.items(), STYLES * len(curves), strict=False):
-        axes.plot(grid, curve.estimate, dash, color=colour, label=name, linewidth=2)
-        axes.fill_between(grid, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
-    if ceiling is not None:
-        axes.axhline(ceiling, color="0.6", linewidth=0.8, zorder=0)
-    axes.set(xlabel="trajectories sampled", ylabel="undiscounted return", xlim=(0, grid[-1]))
-    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", pad=24)
-    axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, color="0.3", va="bottom")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    axes.legend(loc="lower right", frameon=False)
-    figure.savefig(file, dpi=160)
+    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    grid = np.array(env["grid"])
+    for axes, protocol in zip(panels, shown, strict=True):
+        ends = []
+        for (name, algorithm), (colour, dash) in zip(env["algorithms"].items(), STYLES, strict=False):
+            if (curve := algorithm["curves"].get(protocol)) is None:
+                continue
+            estimate, low, high = (np.array(curve[key], dtype=float) for key in ("estimate", "low", "high"))
+            axes.plot(grid, estimate, dash, color=colour, linewidth=1.8)
+            axes.fill_between(grid, low, high, color=colour, alpha=0.16, linewidth=0)
+            ends.append((name, colour, estimate))
+        if env["ceiling"] is not None:
+            axes.axhline(env["ceiling"], color="0.6", linewidth=0.8, zorder=0)
+        statistic, seeds = _what(env, protocol)
+        axes.set_title(f"{labels[protocol]}\n{statistic} of {seeds} runs", loc="left", fontsize=10)
+        axes.set(xlabel="trajectories sampled", xlim=(0, grid[-1]))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        label_lines(axes, grid, ends)
+    panels[0].set_ylabel("undiscounted return")
+    figure.suptitle(env["title"], x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8, color="0.35")
+    for file in files:
+        figure.savefig(file, dpi=200, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
+
+
+def _what(env: Mapping[str, Any], protocol: str) -> tuple[str, int]:
+    curve = next(a["curves"][protocol] for a in env["algorithms"].values() if protocol in a["curves"])
+    return curve["statistic"], curve["seeds"]
+
+
+def label_lines(axes: Any, grid: np.ndarray, ends: Sequence[tuple[str, str, np.ndarray]]) -> None:
+    """Each line's name in its colour, level with a dot where the line passes; the fastest line's is the topmost."""
+    low, high = axes.get_ylim()
+    levels = np.linspace(low + 0.62 * (high - low), low + 0.26 * (high - low), max(len(ends), 2))
+    middle = (low + high) / 2
+    passes = lambda y, level: grid[int((y >= level).argmax())] if (y >= level).any() else np.inf
+    right = 0.42 * grid[-1]
+    for level, (name, colour, y) in zip(levels, sorted(ends, key=lambda end: passes(end[2], middle)), strict=False):
+        at = passes(y, level)
+        if at > right:  # it never comes so high, or late: the end of the line will do
+            at, level = grid[-1], y[-1]
+        axes.plot([at, right], [level, level], color=colour, linewidth=0.7)
+        axes.plot(at, level, "o", color=colour, markersize=4)
+        axes.text(right, level, f" {name}", color=colour, fontsize=11, fontweight="bold", va="center")

@@ -1,0 +1,34 @@
+"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, studies."""
+
+import sys
+
+import jax
+
+from stormpg.cli import about, studies, training
+from stormpg.cli.base import app
+from stormpg.errors import InputError
+from stormpg.terminal import err
+
+__all__ = ["about", "main", "studies", "training"]
+
+
+def main() -> None:
+    """Run the command; a mistake in the input is one line and exit code 2."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:  # unless the user has chosen one
+        jax.config.update("jax_compilation_cache_dir", str(about.cache_folder()))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except InputError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # what the command-line parser raises has it
+            raise
+        fail(error.format_message())
+
+
+def fail(message: str) -> None:
+    err.print(f"stormpg: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(2)

@@ -1,0 +1,75 @@
+"""What there is: list, doctor."""
+
+import importlib.metadata
+import inspect
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from stormpg.algorithms import ALGORITHMS
+from stormpg.cli.base import Json, app, finish
+from stormpg.envs import ENVIRONMENTS, Discrete, make
+from stormpg.errors import InputError
+from stormpg.terminal import out, table
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """The environments, and the algorithms with their settings."""
+    environments = {name: make(name) for name in ENVIRONMENTS}
+    algorithms = {
+        name: {p.name: p.default for p in inspect.signature(make).parameters.values()} for name, make in ALGORITHMS.items()
+    }
+    spaces = [
+        [name, describe_space(env.observation_space), describe_space(env.action_space), str(env.horizon)]
+        for name, env in environments.items()
+    ]
+    table("Environments", ("name", "observations", "actions", "horizon"), spaces)
+    rows = [
+        [name, (inspect.getdoc(ALGORITHMS[name]) or "").splitlines()[0], " ".join(f"{k}={v}" for k, v in settings.items())]
+        for name, settings in algorithms.items()
+    ]
+    table("Algorithms", ("name", "", "settings"), rows)
+    finish(as_json, {"environments": list(environments), "algorithms": algorithms})
+
+
+def describe_space(space: Any) -> str:
+    return f"{space.n} choices" if isinstance(space, Discrete) else f"{'×'.join(map(str, space.shape))} numbers"
+
+
+@app.command("doctor")
+def doctor_command(as_json: Json = False) -> None:
+    """Versions, devices, and what is missing."""
+    needed = ("jax", "jaxlib", "optax", "numpy", "safetensors", "polars", "rich", "typer", "scipy", "matplotlib")
+    optional = {
+        "gymnasium": "environments outside JAX",
+        "equinox": "your own networks as modules",
+        "box2d": "rllab's real engine",
+    }
+    found = {name: version_of(name) for name in (*needed, *optional)}
+    rows = [["python", platform.python_version(), "needed"]]
+    rows += [[name, found[name] or "missing", "needed"] for name in needed]
+    rows += [[name, found[name] or "missing", f"optional: {use}"] for name, use in optional.items()]
+    table("Packages", ("package", "version", ""), rows)
+    devices = [[str(d.id), d.platform, d.device_kind] for d in jax.devices()]
+    table("Devices", ("number", "platform", "kind"), devices)
+    missing = [name for name in needed if found[name] is None]
+    if missing:
+        raise InputError(f"missing: {', '.join(missing)}. Install with: pip install {' '.join(missing)}")
+    out.print(f"All that is needed is here. Compiled programs are kept in {cache_folder()}.", highlight=False)
+    finish(as_json, {"versions": found, "devices": [d.device_kind for d in jax.devices()]})
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept between commands."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg" / "programs"

@@ -1,0 +1,124 @@
+"""Studies: reproduce, compare, report."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stormpg.cli.base import Json, app, finish
+from stormpg.errors import InputError
+from stormpg.experiments import comparison, reproduction
+from stormpg.experiments.claims import count_verdicts
+from stormpg.experiments.study import ABOUT, check_algorithms, read_about
+from stormpg.experiments.units import Workshop
+from stormpg.report.tables import result_rows, short_verdicts
+from stormpg.terminal import out, table, unit_bar
+
+Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
+Baseline = Annotated[str | None, typer.Option(help="For all algorithms; their own by default.")]
+Decay = Annotated[float | None, typer.Option(help="Of the learning rate: η_t = η · decay^(t / decay-every).")]
+DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
+ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; one that was begun is gone on with.")]
+
+
+@app.command("reproduce")
+def reproduce_command(
+    folder: ResultsFolder = Path("results"),
+    seeds: Seeds = 30,
+    full: Annotated[bool, typer.Option("--full", help="Also equal tuning, robustness and variance.")] = False,
+    trajectories: Annotated[int | None, typer.Option(min=91, help="Cut every budget, for a quick look.")] = None,
+    baseline: Baseline = None,
+    decay: Decay = None,
+    decay_every: DecayEvery = None,
+    as_json: Json = False,
+) -> None:
+    """The paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
+    plan = reproduction.Plan(seeds, trajectories, baseline, decay, decay_every)
+    with unit_bar("reproduce") as report:
+        data = reproduction.reproduce(Workshop(folder, report), plan, full, [this_command()])
+    show(data, folder, as_json)
+
+
+@app.command("compare")
+def compare_command(
+    env: Annotated[str, typer.Argument(help="The environment, see `stormpg list`.")],
+    algorithms: Annotated[str, typer.Option(help="Names with commas between.")] = "gpomdp,svrpg,srvr-pg,storm-pg",
+    trajectories: Annotated[int, typer.Option(min=1, help="Budget of each run.")] = 1000,
+    seeds: Seeds = 30,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Also tune all of them equally.")] = False,
+    baseline: Baseline = None,
+    decay: Decay = None,
+    decay_every: DecayEvery = None,
+    folder: ResultsFolder = Path("comparison"),
+    as_json: Json = False,
+) -> None:
+    """Several algorithms on one environment, with the same page and the same statistics as `reproduce`."""
+    names = check_algorithms([name.strip() for name in algorithms.split(",") if name.strip()])
+    wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, baseline, decay, decay_every)
+    with unit_bar("compare") as report:
+        data = comparison.compare(Workshop(folder, report), wanted, tune, [this_command()])
+    show(data, folder, as_json)
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the one folder of a study.")],
+    folder: Annotated[Path | None, typer.Option("--out", help="Where to write; a study's own folder by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Build figures and page again from what is stored; nothing is trained."""
+    if len(runs) == 1 and (runs[0] / ABOUT).is_file():
+        if folder is not None and folder != runs[0]:
+            raise InputError(f"{runs[0]} is a study, whose report goes into its own folder: leave out --out {folder}.")
+        folder, data = runs[0], rebuild(runs[0])
+    else:
+        folder = folder or Path("report")
+        data = comparison.report_runs(runs, folder, [this_command()])
+    show(data, folder, as_json)
+
+
+def rebuild(root: Path) -> dict[str, Any]:
+    """The report of a study from its stored runs."""
+    about = read_about(root)
+    kind = about.pop("kind", None)
+    shop, tuned = Workshop(root, train=False), (root / "tuning").is_dir()
+    if kind == "reproduce":
+        plan = reproduction.Plan(**about)
+        return reproduction.reproduce(shop, plan, tuned, [this_command()])
+    if kind == "compare":
+        wanted = comparison.Comparison(**about | {"algorithms": tuple(about["algorithms"])})
+        return comparison.compare(shop, wanted, tuned, [this_command()])
+    raise InputError(f"{root / ABOUT} is of an unknown kind {kind!r}; expected reproduce or compare.")
+
+
+def this_command() -> str:
+    """The command as it was given."""
+    return shlex.join(["stormpg", *sys.argv[1:]])
+
+
+def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    """Results and verdicts in the terminal, and where the rest is."""
+    headings = [protocol["short"] for protocol in data["protocols"].values()]
+    for env in data["environments"]:
+        table(env["title"], ("return at the end", *headings), result_rows(data, env))
+    for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
+        table(f"What the paper says, on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
+    if data["claims"]:
+        out.print("✓ holds, ✗ does not hold, ? cannot be told, – not measured; intervals are in tables.md.", highlight=False)
+        for key, protocol in data["protocols"].items():
+            counts = count_verdicts(data["claims"], key)
+            out.print(f"{protocol['label']}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()), highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures, tables.md, claims.json and all runs are beside it.", highlight=False)
+    claims = {claim["id"]: {k: r["verdict"] for k, r in claim["results"].items()} for claim in data["claims"]}
+    finals = {
+        env["name"]: {
+            name: {key: curve["estimate"][-1] for key, curve in shown["curves"].items()}
+            for name, shown in env["algorithms"].items()
+        }
+        for env in data["environments"]
+    }
+    finish(as_json, {"folder": str(folder), "final_return": finals, "claims": claims})

@@ -1,0 +1,123 @@
+"""A study: algorithms on environments, run or read back, judged under the protocols, and written as one folder."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stormpg import store
+from stormpg.algorithms import ALGORITHMS, make_algorithm
+from stormpg.errors import InputError
+from stormpg.experiments.paper import settings_for
+from stormpg.experiments.protocols import Curves, curves_of
+from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
+from stormpg.experiments.units import Columns, Unit, Workshop
+
+ABOUT = "experiment.json"  # what a folder was asked to hold
+
+
+@dataclasses.dataclass
+class Task:
+    """An environment with the runs of each algorithm: with the settings given, and with tuned ones."""
+
+    env: str
+    title: str
+    trajectories: int
+    ceiling: float | None
+    settings: dict[str, Mapping[str, Any]]
+    fixed: dict[str, Columns]
+    tuned_settings: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    tuned: dict[str, Columns] = dataclasses.field(default_factory=dict)
+    tuning: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # what each configuration scored
+
+    def curves(self) -> Curves:
+        return curves_of(self.fixed, self.tuned, self.trajectories)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """What equal tuning spends on each algorithm: 3 · points configurations of so many seeds and trajectories."""
+
+    points: int
+    trajectories: int
+    seeds: int
+
+
+def shared_settings(algorithm: str, switches: Mapping[str, Any]) -> dict[str, Any]:
+    """The switches (baseline, decay ...) that an algorithm has."""
+    known = make_algorithm(algorithm).settings
+    return {name: value for name, value in switches.items() if name in known and value is not None}
+
+
+def fixed_unit(
+    env: str, algorithm: str, trajectories: int, seeds: int, switches: Mapping[str, Any], horizon: int | None = None
+) -> Unit:
+    """The unit with the paper's settings, or the constructor's where the paper has none."""
+    settings = {**settings_for(env, algorithm), **shared_settings(algorithm, switches)}
+    return Unit(f"runs/{env}/{algorithm}", env, algorithm, (settings,), trajectories, seeds, horizon=horizon)
+
+
+def tune_task(
+    task: Task,
+    algorithms: Sequence[str],
+    tuning: Tuning,
+    seeds: int,
+    switches: Mapping[str, Any],
+    shop: Workshop,
+    horizon: int | None = None,
+) -> None:
+    """Tune every algorithm equally, run the best settings on fresh seeds, and put both into the task."""
+    searches = {
+        name: tuning_units(
+            task.env, name, tuning.points, tuning.trajectories, tuning.seeds, shared_settings(name, switches), horizon
+        )
+        for name in algorithms
+    }
+    units = [unit for search in searches.values() for unit in search]
+    tables = dict(zip(units, shop.run(units), strict=True))
+    for name, search in searches.items():
+        task.tuned_settings[name], task.tuning[name] = best_setting(search, [tables[unit] for unit in search])
+    fresh = [
+        Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), task.trajectories, seeds, FRESH_SEED, horizon)
+        for name, settings in task.tuned_settings.items()
+    ]
+    task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))
+
+
+def claim_folder(root: Path, about: Mapping[str, Any]) -> None:
+    """Take a folder for a study, or go on with one that was begun with the same settings; refuse any other."""
+    file = root / ABOUT
+    if file.exists():
+        held = read_about(root)
+        for name in about.keys() | held.keys():
+            if held.get(name) != about.get(name):
+                raise InputError(
+                    f"{root} holds a study with {name} = {held.get(name)!r}; asked for {about.get(name)!r}. "
+                    "Give another folder with --out, or delete that one."
+                )
+        return
+    store.prepare(root)
+    if root.is_dir() and any(root.iterdir()):
+        raise InputError(f"{root} holds other files and no {ABOUT}: give an empty or a new folder with --out.")
+    root.mkdir(parents=True, exist_ok=True)
+    store.write_json(file, about)
+
+
+def read_about(root: Path) -> dict[str, Any]:
+    """What the study in a folder was asked for."""
+    try:
+        return json.loads((root / ABOUT).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{root / ABOUT} is not JSON ({error}): delete the folder or give another one.") from None
+
+
+def check_algorithms(names: Sequence[str]) -> list[str]:
+    """The algorithms named, each once."""
+    for name in names:
+        make_algorithm(name)
+    if len(set(names)) < len(names) or not names:
+        raise InputError(
+            f"the algorithms are {', '.join(names) or 'none'}; expected different ones of {', '.join(ALGORITHMS)}."
+        )
+    return list(names)

@@ -1,0 +1,74 @@
+"""The tables of a report: rows for the terminal, and Markdown for a README."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SYMBOLS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "cannot be told": "? cannot be told"}
+
+
+def verdict_headings(data: Mapping[str, Any]) -> list[str]:
+    return ["the paper says", "environment", "paper", *(p["label"] for p in data["protocols"].values())]
+
+
+def verdict_rows(data: Mapping[str, Any]) -> list[list[str]]:
+    """A row for each claim: what the paper says, and figure, interval and verdict under each protocol."""
+    rows = []
+    for claim in data["claims"]:
+        cells = []
+        for protocol in data["protocols"]:
+            found = claim["results"].get(protocol)
+            cells.append(f"{SYMBOLS[found['verdict']]}: {found['figure']} ({found['interval']})" if found else "–")
+        rows.append([claim["sentence"], claim.get("env", ""), claim["paper"], *cells])
+    return rows
+
+
+def short_verdicts(data: Mapping[str, Any], env: str) -> list[list[str]]:
+    """The claims about an environment, each with a sign and a figure under each protocol: for a narrow terminal."""
+    rows = []
+    for claim in data["claims"]:
+        if claim["env"] == env:
+            found = [claim["results"].get(protocol) for protocol in data["protocols"]]
+            cells = [f"{SYMBOLS[f['verdict']][0]} {f['figure']}" if f else "–" for f in found]
+            rows.append([claim["sentence"], claim["paper"], *cells])
+    return rows
+
+
+def result_headings(data: Mapping[str, Any]) -> list[str]:
+    return ["algorithm", *(protocol["label"] for protocol in data["protocols"].values())]
+
+
+def result_rows(data: Mapping[str, Any], env: Mapping[str, Any]) -> list[list[str]]:
+    """The return at the end of each algorithm under each protocol, with its interval."""
+    return [[name, *(_end(shown["curves"].get(key)) for key in data["protocols"])] for name, shown in env["algorithms"].items()]
+
+
+def _end(curve: Mapping[str, Any] | None) -> str:
+    if curve is None:
+        return "–"
+    estimate, low, high = (curve[name][-1] for name in ("estimate", "low", "high"))
+    return f"{estimate:.4g} ({low:.4g} to {high:.4g})"
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    clean = lambda cell: cell.replace("|", "\\|").replace("\n", " ")
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(clean(cell) for cell in line)} |" for line in lines)
+
+
+def markdown(data: Mapping[str, Any]) -> str:
+    """The whole of tables.md."""
+    parts = [f"# {data['title']}", data["subtitle"]]
+    if data["claims"]:
+        parts += ["## Verdicts", markdown_table(verdict_headings(data), verdict_rows(data))]
+    parts += ["## Return at the end"]
+    for env in data["environments"]:
+        parts += [f"### {env['title']} (`{env['name']}`)", markdown_table(result_headings(data), result_rows(data, env))]
+    if data["heatmaps"]:
+        rows = [
+            [h["title"], h["env"], f"{h['share']:.0%} ({h['share_interval'][0]:.0%} to {h['share_interval'][1]:.0%})"]
+            for h in data["heatmaps"]
+        ]
+        parts += ["## Share of the grid within 5 % of its best", markdown_table(("grid", "environment", "share"), rows)]
+    parts += ["## Protocols", *(f"- **{p['label']}**: {p['note']}" for p in data["protocols"].values())]
+    parts += ["## Notes", *(f"- {note}" for note in data["notes"])] if data["notes"] else []
+    return "\n\n".join(parts).replace("\n\n- ", "\n- ") + "\n"

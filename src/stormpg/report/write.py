@@ -1,0 +1,25 @@
+"""A report's files: report.html, tables.md, claims.json, the figures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stormpg import store
+from stormpg.report.figures import learning_curves
+from stormpg.report.page import write_page
+from stormpg.report.tables import markdown
+
+PRINTED = ("paper", "all", "tuned")  # the protocols that a printed figure has a panel for
+
+
+def write_report(data: Mapping[str, Any], folder: Path, figures: Mapping[str, str]) -> None:
+    """Write all of it. `figures`: a file's name without its ending, and the environment that it shows."""
+    store.write_json(folder / "claims.json", data["claims"])
+    store.write_text(folder / "tables.md", markdown(data))
+    labels = {key: protocol["label"] for key, protocol in data["protocols"].items()}
+    for name, env in figures.items():
+        shown = next(e for e in data["environments"] if e["name"] == env)
+        files = [folder / f"{name}.png", folder / f"{name}.pdf"]
+        subtitle = f"{env}; bands: 95 % bootstrap interval over the runs shown; stormpg {data['versions']['stormpg']}"
+        learning_curves(shown, PRINTED, labels, subtitle, files)
+    write_page(data, folder / "report.html")

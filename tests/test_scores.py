@@ -1,0 +1,50 @@
+"""Sums over steps in blocks are the plain sums."""
+
+import jax
+import numpy as np
+import pytest
+
+import stormpg
+from stormpg import scores
+from stormpg.trajectories import Trajectories
+
+ENV = stormpg.make("cartpole-continuous")
+POLICY = stormpg.policy_for(ENV)
+PARAMS = POLICY.init(jax.random.key(1))
+
+
+@pytest.mark.parametrize("horizon", [40, 50, 100, 137])
+def test_blocks_are_the_plain_sums(monkeypatch, horizon, float64):
+    """For horizons that are a whole number of blocks and for one that is not; episodes end everywhere."""
+    params, other = POLICY.init(jax.random.key(1)), POLICY.init(jax.random.key(2))
+    batch = stormpg.rollout(ENV, POLICY, params, jax.random.key(3), 7, horizon)
+    coefficient = jax.random.normal(jax.random.key(4), batch.mask.shape) * batch.mask
+    found = {}
+    for short in (0, 1000):
+        monkeypatch.setattr(scores, "SHORT", short)
+        found[short] = (
+            scores.log_probs_in_blocks(POLICY, other, batch),
+            scores.score_sum(POLICY, other, batch, coefficient),
+        )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found[0], found[1000])
+
+
+def test_runs_mapped_together_are_runs_alone(monkeypatch, float64):
+    monkeypatch.setattr(scores, "SHORT", 0)
+    roll = lambda key: stormpg.rollout(ENV, POLICY, POLICY.init(jax.random.key(1)), key, 3, 120)
+    gradient = lambda batch: stormpg.gradient(stormpg.gpomdp(0.9), POLICY, POLICY.init(jax.random.key(2)), batch)
+    keys = jax.random.split(jax.random.key(5), 4)
+    mapped = jax.vmap(lambda key: gradient(roll(key)), axis_name="runs")(keys)
+    for i, key in enumerate(keys):
+        one = gradient(roll(key))
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-8, atol=1e-10), mapped, one)
+
+
+def test_dead_blocks_are_not_computed(monkeypatch):
+    """Numbers that are not finite after the end of all episodes do no harm, because nobody looks there."""
+    monkeypatch.setattr(scores, "SHORT", 0)
+    batch = stormpg.rollout(ENV, POLICY, PARAMS, jax.random.key(2), 4, 60)
+    assert batch.mask[:, 50:].sum() == 0
+    broken = Trajectories(*(x.at[:, 50:].set(np.nan) if x is batch.observation else x for x in batch))
+    for leaf in jax.tree.leaves(scores.score_sum(POLICY, PARAMS, broken, broken.mask)):
+        assert np.isfinite(leaf).all()
