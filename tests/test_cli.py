@@ -121,6 +121,14 @@ MISTAKES = [
     (["evaluate", "nothing"], "holds no run"),
     (["evaluate", "held"], "is not JSON"),
     (["lst"], "lst"),
+    (["compare", "pendulm"], "did you mean 'pendulum'"),
+    (["compare", "pendulum", "--algorithms", "gpomdp,storm"], "did you mean 'storm-pg'"),
+    (["compare", "pendulum", "--algorithms", "gpomdp,gpomdp"], "expected different ones"),
+    (["compare", "pendulum", "--baseline", "timed"], "did you mean 'time'"),
+    (["compare", "pendulum", "--trajectories", "5"], "the budget is 5 trajectories"),
+    (["reproduce", "--out", "held"], "already holds a run"),
+    (["reproduce", "--out", "r", "--decay", "2"], "decay is 2.0"),
+    (["report", "nothing"], "holds no run"),
 ]
 
 
@@ -154,15 +162,60 @@ def test_list_and_doctor(command):
     assert json.loads(out.splitlines()[-1])["versions"]["jax"]
 
 
-def test_reproduce_in_small(command, tmp_path):
-    code, out, _ = command("reproduce", "--out", "results", "--seeds", "2", "--trajectories", "60", "--json")
+@pytest.fixture
+def small_paper(monkeypatch):
+    """The study with one reading of each environment, three tuned algorithms and small grids."""
+    from stormpg.experiments import reproduction, robustness, variance
+    from stormpg.experiments.study import Tuning
+
+    one, _, _, four = reproduction.FIGURES
+    monkeypatch.setattr(reproduction, "FIGURES", (one, one._replace(env="rllab-cartpole"), four))
+    monkeypatch.setattr(reproduction, "TUNED", ("gpomdp", "storm-pg"))
+    monkeypatch.setattr(reproduction, "TUNING", {"cartpole-continuous": Tuning(4, 60, 2)})
+    monkeypatch.setattr(reproduction, "ROBUSTNESS", {"cartpole-continuous": (60, 2)})
+    monkeypatch.setattr(reproduction, "CHECKPOINTS", {"cartpole-continuous": ((20, 60), 2, 200)})
+    monkeypatch.setattr(robustness, "LOOPS", (1, 3))
+    monkeypatch.setattr(robustness, "BATCHES", (2, 5))
+    monkeypatch.setattr(variance, "RESAMPLES", 8)
+
+
+@pytest.mark.slow
+def test_reproduce_in_small(command, tmp_path, small_paper):
+    asked = ("reproduce", "--out", "results", "--seeds", "2", "--trajectories", "100")
+    code, out, _ = command(*asked, "--json")
     assert code == 0
-    report = json.loads(out.splitlines()[-1])
-    assert list(report) == ["gpomdp", "svrpg", "srvr-pg", "storm-pg"]
-    picture = (tmp_path / "results" / "figure1.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 20_000
-    assert command("reproduce", "--out", "results", "--seeds", "2", "--trajectories", "60")[0] == 2
+    told = json.loads(out.splitlines()[-1])
+    assert list(told["final_return"]["cartpole-continuous"]) == ["gpomdp", "svrpg", "srvr-pg", "storm-pg"]
+    assert told["claims"]["limit/alpha-1"] == {"all": "holds"}
+    results = tmp_path / "results"
+    for name in ("figure1.png", "figure1.pdf", "figure2.png", "figure2.pdf", "report.html", "tables.md", "claims.json"):
+        assert (results / name).stat().st_size > 1000, name
+    # With --full it goes on in the same folder; the runs that are there are not run again.
+    kept = (results / "runs" / "cartpole-continuous" / "storm-pg" / "metrics.parquet").stat().st_mtime_ns
+    code, out, _ = command(*asked, "--full", "--json")
+    assert code == 0
+    assert "tuned" in json.loads(out.splitlines()[-1])["final_return"]["cartpole-continuous"]["storm-pg"]
+    assert (results / "runs" / "cartpole-continuous" / "storm-pg" / "metrics.parquet").stat().st_mtime_ns == kept
+    tables = (results / "tables.md").read_text()
+    assert "Share of the grid within 5 %" in tables
+    assert "storm-pg tolerates more settings than svrpg" in tables
+    # The report again, without training; and another study is refused.
+    (results / "report.html").unlink()
+    assert command("report", "results")[0] == 0
+    assert (results / "report.html").exists()
+    code, _, err = command("reproduce", "--out", "results", "--seeds", "3", "--trajectories", "100")
+    assert code == 2
+    assert "seeds = 2; asked for 3" in err
+
+
+def test_compare_and_report(command, tmp_path):
+    small = ("--trajectories", "30", "--seeds", "2", "--horizon", "5")
+    code, out, _ = command("compare", "pendulum", "--algorithms", "gpomdp,storm-pg", *small, "--out", "study", "--json")
+    assert code == 0
+    assert list(json.loads(out.splitlines()[-1])["final_return"]["pendulum"]) == ["gpomdp", "storm-pg"]
+    assert command("report", "study")[0] == 0
+    assert command("report", "study/runs/pendulum/gpomdp", "study/runs/pendulum/storm-pg", "--out", "two")[0] == 0
+    assert "gpomdp" in (tmp_path / "two" / "tables.md").read_text()
 
 
 def run_command(*arguments: str) -> dict:

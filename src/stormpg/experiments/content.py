@@ -88,6 +88,7 @@ def content(
             "protocols": {
                 key: {"short": PROTOCOLS[key].short, "label": PROTOCOLS[key].label, "note": PROTOCOLS[key].note} for key in used
             },
+            "first": "all",  # the protocol shown before one is chosen: every seed
             "claims": list(claims),
             "environments": [environment(task, curves[task.env]) for task in tasks],
             "heatmaps": list(heatmaps),

@@ -185,7 +185,7 @@ function environment(content, index) {
   const parent = section(id, content.title ?? content.name, content.note);
   const used = new Set(Object.values(content.algorithms ?? {}).flatMap((algorithm) => Object.keys(algorithm.curves ?? {})));
   const known = { ...Object.fromEntries([...used].map((key) => [key, { label: key }])), ...data.protocols };
-  const state = { hidden: new Set(), protocol: Object.keys(known).find((key) => used.has(key)), log: false, seeds: false };
+  const state = { hidden: new Set(), protocol: used.has(data.first) ? data.first : Object.keys(known).find((key) => used.has(key)), log: false, seeds: false };
   const pairs = (content.improvement ?? []).flatMap((pair) => [pair.x, pair.y]);
   const names = [...new Set([...Object.keys(content.algorithms ?? {}), ...Object.keys(content.profiles?.algorithms ?? {}), ...pairs])];
   const grid = element("div", { class: "figures" });
@@ -252,7 +252,7 @@ function profile({ profiles: { thresholds, algorithms } }, { hidden }) {
     xaxis: { title: { text: "return τ" } },
     yaxis: { title: { text: "share of runs above τ" }, range: [-0.03, 1.03], tickformat: ".0%" },
   };
-  const text = `Share of runs whose final return is above a threshold; the band is its interval. Half of the runs end above: ${half.join("; ")}.`;
+  const text = `Share of runs whose mean return over the whole run is above a threshold, all seeds; the band is its interval. Half of the runs are above: ${half.join("; ")}.`;
   return { traces: shown.flatMap(([name, shares]) => curve(name, thresholds, shares)), layout, text };
 }
 
@@ -271,7 +271,7 @@ function improvement({ improvement: all }, { hidden }) {
     xaxis: { title: { text: "probability" }, range: [-0.02, 1.02] },
     yaxis: { tickvals: pairs.map((_, row) => row), ticktext: ticks, range: [pairs.length - 0.4, -0.6], zeroline: false },
   };
-  const text = `Probability that a run of one algorithm ends above a run of the other; at ½ neither is better. ${words.join("; ")}.`;
+  const text = `Probability that a run of one algorithm has a larger mean return over the whole run than a run of the other, all seeds; at ½ neither is better. ${words.join("; ")}.`;
   return { traces, layout, text, height: Math.max(336, 90 + 30 * all.length) };
 }
 
@@ -366,7 +366,7 @@ function variance({ checkpoints, algorithms }, { hidden, quantity, plain }) {
   ].filter(Boolean).join(" ");
   const layout = {
     hovermode: "x unified",
-    xaxis: { title: { text: "checkpoint" } },
+    xaxis: { title: { text: "trajectories at the checkpoint" } },
     yaxis: { title: { text: PARTS[quantity] }, type: "log", exponentformat: "power" },
   };
   return { traces, layout, text: text[0].toUpperCase() + text.slice(1) };
