@@ -77,14 +77,14 @@ def test_a_report_does_not_train(tmp_path):
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path):
-    claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 3})
-    claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 3})
+    claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 3}, [])
+    claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 3}, [])
     with pytest.raises(InputError, match="seeds = 3; asked for 4"):
-        claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 4})
+        claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 4}, [])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("")
     with pytest.raises(InputError, match="holds other files"):
-        claim_folder(tmp_path / "full", {"kind": "reproduce"})
+        claim_folder(tmp_path / "full", {"kind": "reproduce"}, [])
 
 
 def test_the_papers_protocol_is_a_selection():

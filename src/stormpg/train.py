@@ -243,13 +243,18 @@ def _check(env: Environment, algorithms: list[Algorithm], policies: list[Any], s
         raise InputError(f"{len(policies)} policies were given for {len(algorithms)} algorithms; expected one for each.")
     if len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise InputError(f"the seeds are {seeds}; expected different numbers of at least 0.")
-    S0 = algorithms[0].schedule.S0
+    check_budget(algorithms[0], trajectories)
+    for policy in policies:
+        check_policy(env, policy)
+
+
+def check_budget(algorithm: Algorithm, trajectories: int) -> None:
+    """InputError where a budget does not hold the first batch."""
+    S0 = algorithm.schedule.S0
     if _whole("trajectories", trajectories) < S0:
         raise InputError(
             f"the budget is {trajectories} trajectories and the first batch takes S0 = {S0}: raise it, or lower S0."
         )
-    for policy in policies:
-        check_policy(env, policy)
 
 
 def _whole(name: str, value: Any) -> int:

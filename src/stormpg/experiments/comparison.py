@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from stormpg import store
-from stormpg.envs import make
 from stormpg.errors import InputError
 from stormpg.experiments.content import content
 from stormpg.experiments.study import ABOUT, Task, Tuning, claim_folder, fixed_unit, tune_task
@@ -39,8 +38,7 @@ def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[s
         fixed_unit(wanted.env, name, wanted.trajectories, wanted.seeds, wanted.switches, wanted.horizon)
         for name in wanted.algorithms
     ]
-    make(wanted.env)
-    claim_folder(shop.root, {"kind": "compare", **asked})
+    claim_folder(shop.root, {"kind": "compare", **asked}, units)
     tables = shop.run(units)
     task = Task(
         wanted.env,

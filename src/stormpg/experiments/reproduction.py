@@ -13,7 +13,7 @@ from stormpg.experiments.limits import judge_limits
 from stormpg.experiments.paper import FIGURES, Figure, settings_for
 from stormpg.experiments.protocols import WINDOW, Curves
 from stormpg.experiments.study import Task, Tuning, claim_folder, fixed_unit, shared_settings, tune_task
-from stormpg.experiments.units import Workshop
+from stormpg.experiments.units import Unit, Workshop
 from stormpg.report.write import write_report
 from stormpg.stats import Interval, percentiles
 
@@ -57,8 +57,9 @@ class Plan:
 
 def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -> dict[str, Any]:
     """Run what is missing, judge the claims, write the report, and return what it says."""
-    claim_folder(shop.root, {"kind": "reproduce", **dataclasses.asdict(plan)})
-    tasks = base_tasks(shop, plan)
+    units = base_units(plan)
+    claim_folder(shop.root, {"kind": "reproduce", **dataclasses.asdict(plan)}, units.values())
+    tasks = base_tasks(shop, plan, units)
     rows = judge_limits(shop)
     heatmaps: list[Any] = []
     spreads: list[Any] = []
@@ -89,13 +90,16 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
     return data
 
 
-def base_tasks(shop: Workshop, plan: Plan) -> list[Task]:
-    """Figures 1 and 2 in both readings, with the paper's settings."""
-    units = {
+def base_units(plan: Plan) -> dict[tuple[str, str], Unit]:
+    """Figures 1 and 2 in both readings, with the paper's settings: a unit for each environment and algorithm."""
+    return {
         (figure.env, name): fixed_unit(figure.env, name, plan.budget(figure.trajectories), plan.seeds, plan.switches)
         for figure in FIGURES
         for name in figure.algorithms
     }
+
+
+def base_tasks(shop: Workshop, plan: Plan, units: Mapping[tuple[str, str], Unit]) -> list[Task]:
     tables = dict(zip(units, shop.run(list(units.values())), strict=True))
     return [
         Task(

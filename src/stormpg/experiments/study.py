@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,9 @@ def tune_task(
         )
         for name in algorithms
     }
-    units = [unit for search in searches.values() for unit in search]
-    tables = dict(zip(units, shop.run(units), strict=True))
+    tables = iter(shop.run([unit for search in searches.values() for unit in search]))
     for name, search in searches.items():
-        task.tuned_settings[name], task.tuning[name] = best_setting(search, [tables[unit] for unit in search])
+        task.tuned_settings[name], task.tuning[name] = best_setting(search, [next(tables) for _ in search])
     fresh = [
         Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), task.trajectories, seeds, FRESH_SEED, horizon)
         for name, settings in task.tuned_settings.items()
@@ -85,8 +84,13 @@ def tune_task(
     task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))
 
 
-def claim_folder(root: Path, about: Mapping[str, Any]) -> None:
-    """Take a folder for a study, or go on with one that was begun with the same settings; refuse any other."""
+def claim_folder(root: Path, about: Mapping[str, Any], units: Iterable[Unit]) -> None:
+    """Take a folder for a study, or go on with one that was begun with the same settings; refuse any other.
+
+    The units are those it begins with: what is wrong with them is found before anything is written.
+    """
+    for unit in units:
+        unit.check()
     file = root / ABOUT
     if file.exists():
         held = read_about(root)

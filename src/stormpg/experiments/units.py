@@ -19,10 +19,10 @@ import jax
 import numpy as np
 
 from stormpg import store
-from stormpg.algorithms import make_algorithm
+from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import make
 from stormpg.errors import InputError
-from stormpg.train import train
+from stormpg.train import check_budget, train
 
 Columns = Mapping[str, np.ndarray]
 Report = Callable[[str, int, int], None]  # a unit's folder, units done, units in all
@@ -44,10 +44,19 @@ class Unit:
     first_seed: int = 0
     horizon: int | None = None
 
+    def algorithms(self) -> list[Algorithm]:
+        return [make_algorithm(self.algorithm, **settings) for settings in self.settings]
+
+    def check(self) -> None:
+        """InputError where it cannot be run as it is asked for."""
+        make(self.env)
+        for algorithm in self.algorithms():
+            check_budget(algorithm, self.trajectories)
+
     def describe(self) -> dict[str, Any]:
         """Those entries of a run's config.json that must agree if the run is to stand for this unit."""
         env = make(self.env)
-        algorithms = [make_algorithm(self.algorithm, **s) for s in self.settings]
+        algorithms = self.algorithms()
         return {
             "env": self.env,
             "algorithm": self.algorithm,
@@ -65,8 +74,7 @@ def run_unit(unit: Unit, root: Path) -> Columns:
         return read_unit(unit, root)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    algorithms = [make_algorithm(unit.algorithm, **settings) for settings in unit.settings]
-    result = train(unit.env, algorithms, unit.trajectories, unit.seeds, unit.first_seed, unit.horizon, out=part)
+    result = train(unit.env, unit.algorithms(), unit.trajectories, unit.seeds, unit.first_seed, unit.horizon, out=part)
     part.rename(folder)
     return result.columns
 
