@@ -45,11 +45,18 @@ def test_commands_in_the_readme(monkeypatch, tmp_path):
     assert len(lines) >= 4
     for line in lines:
         words = shlex.split(line)
-        small = ["--trajectories", "20", "--seeds", "2", "--horizon", "5"] if words[1] == "train" else []
+        small = ["--trajectories", "20", "--seeds", "2", "--horizon", "5"] if words[1] in ("train", "compare") else []
         monkeypatch.setattr(sys, "argv", words + small)
         with pytest.raises(SystemExit) as stop:
             cli.main()
         assert not stop.value.code
+
+
+def test_the_readme_shows_the_verdicts_as_they_were_made():
+    table = re.search(r"<!-- verdicts -->\n(.*?)<!-- end of verdicts -->", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert table is not None
+    assert table[1].strip() in (ROOT / "docs" / "reproduction" / "tables.md").read_text()
+    assert table[1].count("storm-pg") > 10
 
 
 def test_contributing_skeletons_run():

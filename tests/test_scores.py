@@ -6,6 +6,7 @@ import pytest
 
 import stormpg
 from stormpg import scores
+from stormpg.records import stack
 from stormpg.trajectories import Trajectories
 
 ENV = stormpg.make("cartpole-continuous")
@@ -27,6 +28,20 @@ def test_blocks_are_the_plain_sums(monkeypatch, horizon, float64):
             scores.score_sum(POLICY, other, batch, coefficient),
         )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found[0], found[1000])
+
+
+@pytest.mark.parametrize("horizon", [40, 137])
+def test_a_sum_over_blocks_and_its_derivatives_are_the_plain_ones(monkeypatch, horizon, float64):
+    params, other = POLICY.init(jax.random.key(1)), POLICY.init(jax.random.key(2))
+    batch = stormpg.rollout(ENV, POLICY, params, jax.random.key(3), 5, horizon)
+    found = {}
+    for short in (0, 1000):
+        monkeypatch.setattr(scores, "SHORT", short)
+        value = lambda part, at: (np.e ** scores.log_probs(POLICY, at, part) * part.reward * part.mask).sum()
+        total = lambda at, value=value: scores.block_sum(lambda part: value(part, at), batch)
+        curved = jax.jvp(jax.grad(total), (other,), (params,))[1]
+        found[short] = (total(other), jax.grad(total)(other), curved, jax.vmap(total, axis_name="runs")(stack([params, other])))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), found[0], found[1000])
 
 
 def test_runs_mapped_together_are_runs_alone(monkeypatch, float64):

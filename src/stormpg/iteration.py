@@ -14,7 +14,7 @@ from jax import Array
 from stormpg.algorithms import Algorithm
 from stormpg.estimators import advantage, estimate
 from stormpg.records import Tree, add, all_finite, as_float, norm, where
-from stormpg.scores import log_probs
+from stormpg.scores import block_sum, log_probs
 from stormpg.steps import Landscape
 from stormpg.trackers import Memory
 from stormpg.trajectories import Trajectories, discounted, mean_return
@@ -161,11 +161,15 @@ def landscape(policy: Any, algorithm: Algorithm, params: Tree, batch: Trajectori
     baseline = estimate(algorithm.estimator, policy, params, batch).baseline
     gain = batch.mask * advantage(algorithm.estimator, batch, jnp.ones_like(batch.reward), baseline)
 
+    weighted = batch._replace(reward=gain / batch.reward.shape[0])
+
     def objective(candidate: Tree) -> Array:
-        return (jnp.exp(log_probs(policy, candidate, batch) - batch.log_prob) * gain).sum(axis=1).mean()
+        value = lambda part: (jnp.exp(log_probs(policy, candidate, part) - part.log_prob) * part.reward).sum()
+        return block_sum(value, weighted)
 
     def divergence(candidate: Tree) -> Array:
         every_step = jax.vmap(jax.vmap(policy.kl, (None, None, 0)), (None, None, 0))
-        return (every_step(params, candidate, batch.observation) * batch.mask).sum() / batch.mask.sum()
+        value = lambda part: (every_step(params, candidate, part.observation) * part.mask).sum()
+        return block_sum(value, batch) / batch.mask.sum()
 
     return Landscape(objective, divergence)

@@ -4,6 +4,7 @@ The activations of one block stay in a core's cache and are computed again for t
 episodes cost nothing. Equal to the plain sums but for the order of additions.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -50,6 +51,25 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
     padded = _whole_blocks(weighted)
     nothing = jax.tree.map(jnp.zeros_like, params)
     return jax.lax.fori_loop(0, _live_blocks(padded), lambda number, total: add(total, of(_block(padded, number))), nothing)
+
+
+def block_sum(value: Callable[[Trajectories], Array], trajectories: Trajectories) -> Array:
+    """Σ value(part) over the blocks of steps, for a `value` that is itself a sum over steps.
+
+    It can be differentiated any number of times, with the memory of one block; blocks after the last step cost nothing.
+    """
+    n, horizon = trajectories.mask.shape
+    if horizon <= SHORT:
+        return value(trajectories)
+    parts = jax.tree.map(
+        lambda x: jnp.moveaxis(x.reshape(n, -1, BLOCK, *x.shape[2:]), 1, 0), _whole_blocks(trajectories)
+    )  # fmt: skip
+
+    def block(total: Array, part: Trajectories) -> tuple[Array, None]:
+        live = over_runs(part.mask.sum()) > 0
+        return total + jax.lax.cond(live, jax.checkpoint(value), lambda part: jnp.zeros(()), part), None
+
+    return jax.lax.scan(block, jnp.zeros(()), parts)[0]
 
 
 def _whole_blocks(trajectories: Trajectories) -> Trajectories:

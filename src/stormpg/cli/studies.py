@@ -14,7 +14,7 @@ from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
 from stormpg.experiments.units import Workshop
-from stormpg.report.tables import result_rows, short_verdicts
+from stormpg.report.tables import LEGEND, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
 Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
@@ -108,7 +108,7 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
         table(f"What the paper says, on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
     if data["claims"]:
-        out.print("✓ holds, ✗ does not hold, ? cannot be told, – not measured; intervals are in tables.md.", highlight=False)
+        out.print(f"{LEGEND} Intervals are in tables.md.", highlight=False)
         for key, protocol in data["protocols"].items():
             counts = count_verdicts(data["claims"], key)
             out.print(f"{protocol['label']}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()), highlight=False)

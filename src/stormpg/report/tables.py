@@ -5,6 +5,8 @@ from typing import Any
 
 SYMBOLS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "cannot be told": "? cannot be told"}
 
+LEGEND = "✓ holds, ✗ does not hold, ? cannot be told, – not measured."
+
 
 def verdict_headings(data: Mapping[str, Any]) -> list[str]:
     return ["the paper says", "environment", "paper", *(p["label"] for p in data["protocols"].values())]
@@ -59,7 +61,11 @@ def markdown(data: Mapping[str, Any]) -> str:
     """The whole of tables.md."""
     parts = [f"# {data['title']}", data["subtitle"]]
     if data["claims"]:
-        parts += ["## Verdicts", markdown_table(verdict_headings(data), verdict_rows(data))]
+        headings = ["the paper says", "paper", *(p["short"] for p in data["protocols"].values())]
+        parts += ["## Verdicts", LEGEND]
+        for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
+            parts += [f"On `{env}`:", markdown_table(headings, short_verdicts(data, env))]
+        parts += ["## Verdicts with intervals", markdown_table(verdict_headings(data), verdict_rows(data))]
     parts += ["## Return at the end"]
     for env in data["environments"]:
         parts += [f"### {env['title']} (`{env['name']}`)", markdown_table(result_headings(data), result_rows(data, env))]
