@@ -6,7 +6,7 @@ import polars
 import pytest
 
 import stormpg
-from stormpg import store
+from stormpg import files, store
 from stormpg.errors import InputError
 
 
@@ -17,7 +17,7 @@ def result():
 
 def test_states_come_back_bit_for_bit(result, tmp_path):
     folder = store.save(result, tmp_path / "a" / "run")
-    back = store.load_tree(result.states, folder / "state.safetensors")
+    back = files.load_tree(result.states, folder / "state.safetensors")
     assert jax.tree.structure(back) == jax.tree.structure(result.states)
     for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(result.states), strict=True):
         plain = [jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in (a, b)]
@@ -47,10 +47,10 @@ def test_a_folder_that_holds_a_run_is_refused(result, tmp_path):
 def test_other_shapes_are_named(result, tmp_path):
     folder = store.save(result, tmp_path / "run")
     with pytest.raises(InputError, match="holds nothing under 'other'"):
-        store.load_tree({"other": np.zeros(3, np.float32)}, folder / "policy.safetensors")
+        files.load_tree({"other": np.zeros(3, np.float32)}, folder / "policy.safetensors")
     wrong = jax.tree.map(lambda x: np.zeros((7, *x.shape[1:]), x.dtype), {"last": result.states.params})
     with pytest.raises(InputError, match=r"expected float32\[7"):
-        store.load_tree(wrong, folder / "policy.safetensors")
+        files.load_tree(wrong, folder / "policy.safetensors")
 
 
 def test_a_policy_of_the_users_own_is_said(tmp_path):

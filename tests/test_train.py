@@ -8,13 +8,13 @@ import pytest
 import stormpg
 from stormpg import compiler, schedules, trackers
 from stormpg.algorithms import Algorithm
+from stormpg.compiled import Compiled, calls_a_library
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
 from stormpg.iteration import begin, draws, update
 from stormpg.parallel import block_size, cut, in_blocks
 from stormpg.records import stack
 from stormpg.steps import optax_step
-from stormpg.train import calls_a_library
 from stormpg.trajectories import rollout
 
 ENV = "cartpole-continuous"
@@ -84,8 +84,8 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
     env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
     usual = stormpg.policy_for(env)
     solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
-    assert not calls_a_library(env, 5, stack([usual, usual]), algorithm, np.arange(2))
-    assert calls_a_library(env, 5, stack([solving, solving]), algorithm, np.arange(2))
+    assert not calls_a_library(Compiled(env, 5), stack([usual, usual]), algorithm, np.arange(2))
+    assert calls_a_library(Compiled(env, 5), stack([solving, solving]), algorithm, np.arange(2))
 
 
 def test_float_settings_are_one_batch():
@@ -113,7 +113,7 @@ def test_sigma_is_swept_with_a_list_of_policies():
 
 
 def test_another_float_compiles_nothing_anew():
-    from stormpg.train import chunk
+    from stormpg.compiled import chunk
 
     stormpg.train(ENV, stormpg.storm_pg(eta=0.01, S0=4, B=2), trajectories=10, seeds=2, horizon=11)
     before = chunk._cache_size()

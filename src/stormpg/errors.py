@@ -8,6 +8,10 @@ class InputError(ValueError):
     """A mistake in what the user gave. The command prints its one line and exits with code 2."""
 
 
+class EnvironmentFailure(RuntimeError):
+    """An environment outside JAX broke: what it said, and the seed that repeats it."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an "unknown name" message: the nearest known name where there is one, and all of them."""
     known = sorted(known)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stormpg.envs import Environment
+from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
+from stormpg.outside import Sampler
 from stormpg.records import Opaque, Tree, traceable
 from stormpg.trajectories import rollout
 
@@ -33,7 +34,7 @@ class Greedy(NamedTuple):
 
 
 def evaluate(
-    env: Environment,
+    env: AnyEnvironment,
     policy: Any,
     params: Tree,
     episodes: int = 100,
@@ -44,6 +45,10 @@ def evaluate(
     """Play episodes with the policy as it samples, or (deterministic) with its mode."""
     key = jax.random.fold_in(jax.random.key(seed), 2**31)  # apart from the keys a training run with this seed draws
     length = env.horizon if horizon is None else horizon
+    if isinstance(env, OutsideEnvironment):
+        with Sampler(env, length) as sampler:
+            played = sampler.sample(policy, params, key, episodes, deterministic)
+        return Evaluation(np.asarray(played.reward.sum(axis=1)), np.asarray(played.mask.sum(axis=1)).astype(int))
     returns, lengths = _play(env, traceable(policy), params, key, episodes, length, deterministic)
     return Evaluation(np.asarray(returns), np.asarray(lengths).astype(int))
 

@@ -94,6 +94,8 @@ def update(
         large_rate = state.large_rate
         ended = (large_rate / schedule.S0 > rate / schedule.B) if schedule.adaptive else state.ended
 
+    if fresh and hasattr(policy, "observe"):  # what a policy learns from a batch other than by its gradient
+        moved = policy.observe(params, moved, batch)
     # A seed that leaves the finite numbers stays at its last finite state, goes on sampling there, and says so.
     good = all_finite((tracked.gradient, moved, step)) & ~state.diverged
     keep = (moved, tracked.memory, step, large_rate)
@@ -148,6 +150,42 @@ def draws(state: State) -> Draws:
     keys = jax.vmap(jax.random.fold_in, (None, 0))(state.key, counts)
     bits = jax.random.key_data(keys[2])[-1] >> 8  # as many as a float32 holds
     return Draws(keys[0], keys[1], bits.astype(jnp.result_type(float)) / 2**24)
+
+
+def large_iteration(
+    policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, draw: Draws, budget: Array
+) -> tuple[State, Row]:
+    """An iteration on a large batch of S0 trajectories sampled at ξ_t, if they are within the budget."""
+    after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
+    live = state.trajectories + algorithm.schedule.S0 <= budget
+    # Without its large batch an epoch has no small ones either.
+    return where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live)
+
+
+def small_iteration(
+    policy: Any,
+    algorithm: Algorithm,
+    state: State,
+    batch: Trajectories | None,
+    draw: Draws,
+    budget: Array,
+    whole: Trajectories | None = None,
+) -> tuple[State, Row]:
+    """An iteration on a small batch of B sampled at ξ_t, or drawn of the `whole` large batch, if it is within the budget."""
+    B, cost = algorithm.schedule.B, algorithm.schedule.B
+    if batch is None:
+        assert whole is not None, "a small batch is sampled, or drawn of a large one"
+        chosen = jax.random.permutation(draw.subset, whole.reward.shape[0])[:B]
+        batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0
+    after, row = update(policy, algorithm, state, batch, draw.chance, large=False, whole=whole)
+    live = ~state.ended & (state.trajectories + cost <= budget)
+    return where(live, after, state), row._replace(live=live)
+
+
+def unfinished(algorithm: Algorithm, states: State, budget: Array) -> Array:
+    """Whether the budget of each run holds another unit."""
+    schedule = algorithm.schedule
+    return states.trajectories + (schedule.B if schedule.m is None else schedule.S0) <= budget
 
 
 def effective_sample_size(weight: Array) -> Array:

@@ -31,26 +31,26 @@ def block_size(runs: int, workers: int) -> int:
     return -(-runs // (rounds * workers))
 
 
-def cut(runs: Runs, workers: int) -> list[Runs]:
-    """The runs, the first axis of every leaf, in equal blocks; one block where the device is not a CPU."""
+def cut(runs: Runs, size: int) -> list[Runs]:
+    """The runs, the first axis of every leaf, in blocks of this size."""
     count = len(jax.tree.leaves(runs)[0])
-    size = block_size(count, workers) if jax.default_backend() == "cpu" else count
     # The last block is filled up with repeated runs, so that all blocks share one program.
     index = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
     return [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]
 
 
-def in_blocks(
-    work: Callable[[Runs], tuple[States, Rows]], blocks: Sequence[Runs], count: int, workers: int
-) -> tuple[States, Rows]:
+def in_blocks(work: Callable[[int], tuple[States, Rows]], blocks: int, count: int, workers: int) -> tuple[States, Rows]:
     """What `work` gives for all of `count` runs, done block by block.
 
     Leaves of the states that `work` returns have the runs as first axis, those of its rows as the last.
     """
-    if len(blocks) == 1:
-        return work(blocks[0])
-    with ThreadPoolExecutor(workers) as pool:
-        done = list(pool.map(work, blocks))
+    if blocks == 1:
+        done = [work(0)]
+    elif workers == 1:  # in this thread, which alone can be interrupted
+        done = [work(number) for number in range(blocks)]
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            done = list(pool.map(work, range(blocks)))
     states = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:count], *[states for states, _ in done])
     return states, jax.tree.map(lambda *parts: side_by_side(parts)[:, :count], *[recorded for _, recorded in done])
 

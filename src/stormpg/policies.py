@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.envs.base import Box, Discrete, Environment
+from stormpg.envs.base import AnyEnvironment, Box, Discrete, OutsideEnvironment
 from stormpg.errors import InputError, choose, nearest
 from stormpg.networks import MLP, LinearFeatures, Network, Table, network
 from stormpg.records import Tree, as_float, record, static
@@ -146,18 +146,18 @@ def with_one(observation: Array) -> Array:
 
 
 KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings each one has
-    "gaussian-mlp": ("hidden", "sigma", "learn_sigma"),
-    "gaussian-linear": ("sigma", "learn_sigma"),
-    "categorical-mlp": ("hidden",),
+    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "normalise"),
+    "gaussian-linear": ("sigma", "learn_sigma", "normalise"),
+    "categorical-mlp": ("hidden", "normalise"),
     "softmax-table": (),
 }
 
 
-def policy_for(env: Environment, kind: str | None = None, **settings: Any) -> Policy:
+def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) -> Any:
     """The usual policy for an environment's spaces, or one of a given kind with its settings.
 
     Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma), gaussian-linear (sigma, learn_sigma; ψ(s) = (s, 1)),
-    categorical-mlp (hidden), softmax-table.
+    categorical-mlp (hidden), softmax-table; all but the last also normalise (see `normalised`).
     """
     observations, actions = env.observation_space, env.action_space
     usual = "gaussian-mlp" if isinstance(actions, Box) else "categorical-mlp"
@@ -175,6 +175,10 @@ def policy_for(env: Environment, kind: str | None = None, **settings: Any) -> Po
     if kind == "softmax-table":
         return softmax_table(observations.n, actions.n)  # type: ignore[union-attr]
     size = math.prod(observations.shape)  # type: ignore[union-attr]
+    if settings.pop("normalise", False):
+        from stormpg.normalised import Normalised
+
+        return Normalised(policy_for(env, kind, **settings), size)
     if isinstance(actions, Discrete):
         return categorical_mlp(size, actions.n, **settings)
     action_dim = math.prod(actions.shape)
@@ -185,6 +189,11 @@ def policy_for(env: Environment, kind: str | None = None, **settings: Any) -> Po
 
 def describe_policy(policy: Any) -> dict[str, Any] | None:
     """The kind and settings with which `policy_for` makes this policy again; None for one of the user's own."""
+    from stormpg.normalised import Normalised
+
+    if isinstance(policy, Normalised):
+        inner = describe_policy(policy.policy)
+        return None if inner is None else {**inner, "normalise": True}
     if isinstance(policy, Gaussian):
         about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
         if isinstance(policy.mean, MLP):
@@ -199,10 +208,13 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
     return None
 
 
-def check_policy(env: Environment, policy: Any) -> None:
+def check_policy(env: AnyEnvironment, policy: Any) -> None:
     """InputError where a policy's actions are not the environment's: it samples one, without running anything."""
     params, key = jax.eval_shape(policy.init, jax.random.key(0)), jax.random.key(0)
-    observation = jax.eval_shape(env.reset, key)[1]
+    if isinstance(env, OutsideEnvironment):
+        observation = jax.ShapeDtypeStruct(env.observation_space.shape, jnp.float32)
+    else:
+        observation = jax.eval_shape(env.reset, key)[1]
     action = jax.eval_shape(policy.sample, params, key, observation)
     whole = jnp.issubdtype(action.dtype, jnp.integer)
     if isinstance(env.action_space, Discrete) and (not whole or action.shape != ()):

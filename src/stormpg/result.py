@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from stormpg.algorithms import Algorithm
-from stormpg.envs.base import Environment
+from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import choose
 from stormpg.iteration import Row, State
 from stormpg.records import Tree
@@ -30,19 +30,22 @@ class Progress(NamedTuple):
 class Watch:
     """Turns the reports of several blocks of runs into one progress."""
 
-    def __init__(self, budget: int, began: float, progress: Callable[[Progress], None] | None) -> None:
-        self.budget, self.began, self.progress = budget, began, progress
+    def __init__(self, budget: int, began: float, progress: Callable[[Progress], Any] | None, stop: threading.Event) -> None:
+        self.budget, self.began, self.progress, self.stop = budget, began, progress, stop
         self.lock, self.blocks = threading.Lock(), dict[int, State]()
 
-    def report(self, states: State, rows: Row) -> None:
+    def report(self, block: int, states: State, rows: Row) -> None:
+        """What a block has reached. Where `progress` returns False, all of them stop."""
         if self.progress is None:
             return
         with self.lock:
-            self.blocks[threading.get_ident()] = states
+            self.blocks[block] = states
             done = min(int(s.trajectories.min()) for s in self.blocks.values())
             diverged = sum(int(s.diverged.sum()) for s in self.blocks.values())
             seconds = time.perf_counter() - self.began
-            self.progress(Progress(done, self.budget, float(np.nanmean(rows.mean_return[-1])), diverged, seconds))
+            now = Progress(done, self.budget, float(np.nanmean(rows.mean_return[-1])), diverged, seconds)
+            if self.progress(now) is False:
+                self.stop.set()
 
 
 def columns(env: str, algorithms: Sequence[Algorithm], seeds: Sequence[int], rows: Row) -> dict[str, np.ndarray]:
@@ -74,11 +77,26 @@ def columns(env: str, algorithms: Sequence[Algorithm], seeds: Sequence[int], row
     }
 
 
+def extend(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A table with what followed it: the counts of every run go on where they ended."""
+    after = dict(after)
+    for name in ("iteration", "trajectories", "steps"):
+        last = {
+            (setting, seed): count + (name == "iteration")
+            for setting, seed, count in zip(before["setting"], before["seed"], before[name], strict=True)
+        }  # the rows of a run are in order, so the last one stays
+        after[name] = after[name] + np.array([last[run] for run in zip(after["setting"], after["seed"], strict=True)], int)
+    whole = {name: np.concatenate((before[name], after[name])) for name in before}
+    seeds = list(dict.fromkeys(before["seed"]))
+    order = np.lexsort((whole["iteration"], np.array([seeds.index(s) for s in whole["seed"]]), whole["setting"]))
+    return {name: column[order] for name, column in whole.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """A finished training run of one or several settings, each with every seed."""
 
-    env: Environment
+    env: AnyEnvironment
     algorithms: tuple[Algorithm, ...]
     policies: tuple[Any, ...]
     seeds: tuple[int, ...]
@@ -87,6 +105,7 @@ class Result:
     columns: Mapping[str, np.ndarray]
     states: State  # leading axis: run = setting · seeds + seed
     seconds: float
+    complete: bool = True  # False: it was stopped before its budget was spent
 
     @property
     def metrics(self) -> Any:

@@ -1,7 +1,7 @@
 """A run's folder: config.json, metrics.parquet, state.safetensors, policy.safetensors, summary.json.
 
-Nothing in it is executable: JSON, Parquet and safetensors. Every file is written beside its name and then renamed, so
-that a reader never sees half of one.
+While it trains there are checkpoints in it instead of the last four; summary.json is written last, so a run that has one
+is whole.
 """
 
 import json
@@ -15,12 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.envs import make
+from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.envs import as_environment, make
 from stormpg.errors import InputError, choose
+from stormpg.files import FORMAT, READABLE, load_tree, save_tree, write_file, write_json
+from stormpg.iteration import State
+from stormpg.iteration import begin as begin_state
 from stormpg.policies import describe_policy, policy_for
 from stormpg.records import Tree
 
-FORMAT = 1
 ITERATES = ("last", "uniform", "best")
 FILES = ("config.json", "metrics.parquet", "state.safetensors", "policy.safetensors", "summary.json")
 
@@ -39,37 +42,49 @@ def prepare(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def save(result: Any, folder: str | os.PathLike[str]) -> Path:
-    """Write a `Result` to a folder."""
-    import polars
-
+def begin(config: Mapping[str, Any], folder: str | os.PathLike[str]) -> Path:
+    """Take a folder for a run that is about to start."""
     path = prepare(folder)
     path.mkdir(parents=True, exist_ok=True)
-    iterates = {"last": result.states.params, "uniform": result.states.uniform, "best": result.states.best}
-    _write(path / "config.json", _json(describe(result)))
-    _write(path / "metrics.parquet", lambda file: polars.DataFrame(dict(result.columns)).write_parquet(file))
-    _write(path / "state.safetensors", lambda file: save_tree(result.states, file))
-    _write(path / "policy.safetensors", lambda file: save_tree(iterates, file))
-    _write(path / "summary.json", _json(summary(result)))
+    write_json(path / "config.json", config)
     return path
 
 
-def describe(result: Any) -> dict[str, Any]:
-    """Everything that was resolved, with the versions and the device that ran it."""
+def save(result: Any, folder: str | os.PathLike[str]) -> Path:
+    """Write a `Result` to a folder of its own, or to the one that `begin` took for it."""
+    import polars
+
+    path = Path(folder)
+    if not (path / "config.json").exists():
+        begin(describe(result, result.trajectories), path)
+    iterates = {"last": result.states.params, "uniform": result.states.uniform, "best": result.states.best}
+    write_file(path / "metrics.parquet", lambda file: polars.DataFrame(dict(result.columns)).write_parquet(file))
+    save_tree(result.states, path / "state.safetensors")
+    save_tree(iterates, path / "policy.safetensors")
+    write_json(path / "summary.json", summary(result))
+    return path
+
+
+def describe(training: Any, trajectories: int, block: int | None = None) -> dict[str, Any]:
+    """Everything that was resolved, with the versions and the device that run it.
+
+    `block`: how many runs are computed together, on which the last bits of their numbers depend.
+    """
     import optax
 
     from stormpg import __version__
 
     return {
         "format": FORMAT,
-        "env": result.env.name,
-        "env_settings": dict(result.env.settings),
-        "algorithm": result.algorithms[0].name,
-        "settings": [plain(a.settings) for a in result.algorithms],
-        "policies": [describe_policy(policy) for policy in result.policies],
-        "trajectories": result.trajectories,
-        "seeds": list(result.seeds),
-        "horizon": result.horizon,
+        "env": training.env.name,
+        "env_settings": dict(training.env.settings),
+        "algorithm": training.algorithms[0].name,
+        "settings": [plain(a.settings) for a in training.algorithms],
+        "policies": [describe_policy(policy) for policy in training.policies],
+        "trajectories": trajectories,
+        "seeds": list(training.seeds),
+        "horizon": training.horizon,
+        "block": block,
         "versions": {
             "stormpg": __version__,
             "python": platform.python_version(),
@@ -111,65 +126,6 @@ def _last_rows(columns: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.nonzero(follows == 0)[0]
 
 
-def save_tree(tree: Tree, file: Path) -> None:
-    """A pytree of arrays as safetensors, each leaf under its path; a random key as its words."""
-    from safetensors.numpy import save_file
-
-    save_file({name: np.ascontiguousarray(_words(leaf)) for name, leaf in _named(tree)}, file)
-
-
-def load_tree(like: Tree, file: str | os.PathLike[str]) -> Tree:
-    """The pytree saved in a file, with the structure of `like`, whose leaves need only shape and dtype."""
-    from safetensors.numpy import load_file
-
-    stored, leaves = load_file(file), []
-    for name, leaf in _named(like):
-        expected = jax.eval_shape(_words, leaf)
-        if name not in stored or stored[name].shape != expected.shape or stored[name].dtype != expected.dtype:
-            found = f"{stored[name].dtype}{list(stored[name].shape)}" if name in stored else "nothing"
-            raise InputError(f"{file} holds {found} under {name!r}; expected {expected.dtype}{list(expected.shape)}.")
-        is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        words = jnp.asarray(stored[name])
-        leaves.append(jax.random.wrap_key_data(words) if is_key else words)
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _named(tree: Tree) -> list[tuple[str, Any]]:
-    return [
-        (jax.tree_util.keystr(path, simple=True, separator="/"), leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    ]
-
-
-def _words(leaf: Any) -> Any:
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
-
-
-def _json(content: Any) -> Any:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    return lambda file: Path(file).write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, content: Any) -> None:
-    """JSON, whole or not at all."""
-    _write(path, _json(content))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Text, whole or not at all."""
-    _write(path, lambda file: Path(file).write_text(text, encoding="utf-8"))
-
-
-def _write(path: Path, write: Any) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def read_config(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The config.json of a run's folder."""
     file = Path(folder) / "config.json"
@@ -177,11 +133,48 @@ def read_config(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(f"{folder} holds no run: there is no config.json in it. Give the folder of `stormpg train --out`.")
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise InputError(f"{file} is not JSON ({error}): the run cannot be read.") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise InputError(f"{file} has not the format {FORMAT} that this version reads.")
+    if not isinstance(config, dict) or config.get("format") not in READABLE:
+        raise InputError(f"{file} has none of the formats {READABLE} that this version reads.")
+    return checked(config, file)
+
+
+SCHEMA: dict[str, Any] = {  # what a config.json must have, and of which type
+    "env": str,
+    "env_settings": dict,
+    "algorithm": str,
+    "settings": list,
+    "policies": list,
+    "trajectories": int,
+    "seeds": list,
+    "horizon": int,
+}
+
+
+def checked(config: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The config, if it has what a run needs; InputError that names what is wrong otherwise."""
+    for name, kind in SCHEMA.items():
+        if not isinstance(config.get(name), kind) or isinstance(config[name], bool):
+            raise InputError(f"{file} has {name} = {config.get(name)!r}; expected {kind.__name__}.")
+    whole = lambda value, most: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    seeds, settings, policies = config["seeds"], config["settings"], config["policies"]
+    right = {
+        "seeds": bool(seeds) and len(seeds) <= 10**6 and all(whole(s, 2**31) for s in seeds) and len(set(seeds)) == len(seeds),
+        "settings": bool(settings) and all(isinstance(s, dict) for s in settings),
+        "policies": len(policies) == len(settings) and all(p is None or isinstance(p, dict) for p in policies),
+        "horizon": whole(config["horizon"], 10**7) and config["horizon"] >= 1,
+        "trajectories": whole(config["trajectories"], 10**12),
+    }
+    for name, good in right.items():
+        if not good:
+            raise InputError(f"{file} has {name} = {str(config[name])[:80]}, which no run has.")
     return config
+
+
+def is_whole(folder: str | os.PathLike[str]) -> bool:
+    """Whether the run in a folder has ended."""
+    return (Path(folder) / "summary.json").exists()
 
 
 def read_metrics(folder: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -192,26 +185,52 @@ def read_metrics(folder: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 class Run:
-    """A run read back from its folder: the environment, the policies and their parameters."""
+    """A run read back from its folder: the environment, the policies and their parameters.
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.config = read_config(folder)
-        self.env = make(self.config["env"], **self.config["env_settings"])
+    `env`, `policy`: where they were of the user's own making, and cannot be made again from what is written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None) -> None:
+        self.folder, self.config = Path(folder), read_config(folder)
+        self.env = make(self.config["env"], **self.config["env_settings"]) if env is None else as_environment(env)
         self.seeds, self.horizon = self.config["seeds"], self.config["horizon"]
-        if None in self.config["policies"]:
+        if None in self.config["policies"] and policy is None:
             raise InputError(f"the run in {folder} has a policy of its user's own, which cannot be rebuilt from the folder.")
-        self.policies = [policy_for(self.env, **_tuples(about)) for about in self.config["policies"]]
-        one = jax.eval_shape(self.policies[0].init, jax.random.key(0))
-        runs = len(self.seeds) * len(self.policies)
-        many = jax.tree.map(lambda x: jax.ShapeDtypeStruct((runs, *x.shape), x.dtype), one)
-        self.stored = load_tree({name: many for name in ITERATES}, Path(folder) / "policy.safetensors")
+        self.policies = [
+            policy_for(self.env, **_policy_settings(about, folder)) if policy is None else policy
+            for about in self.config["policies"]
+        ]
+
+    def algorithms(self) -> list[Algorithm]:
+        return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
 
     def iterates(self, which: str) -> Iterator[tuple[int, int, Tree]]:
         """(setting, seed, ξ) of every run, for "last", "uniform" or "best"."""
-        chosen = self.stored[choose("iterate", which, ITERATES)]
-        for run in range(len(self.seeds) * len(self.policies)):
+        one = jax.eval_shape(self.policies[0].init, jax.random.key(0))
+        runs = len(self.seeds) * len(self.policies)
+        many = jax.tree.map(lambda x: jax.ShapeDtypeStruct((runs, *x.shape), x.dtype), one)
+        stored = load_tree({name: many for name in ITERATES}, self.folder / "policy.safetensors")
+        chosen = stored[choose("iterate", which, ITERATES)]
+        for run in range(runs):
             yield run // len(self.seeds), self.seeds[run % len(self.seeds)], jax.tree.map(lambda x, run=run: x[run], chosen)
 
+    def first(self) -> tuple[State, dict[str, np.ndarray]]:
+        """The state and the table of the first setting's first seed."""
+        runs = (len(self.seeds) * len(self.policies),)
+        one = jax.eval_shape(begin_state, self.policies[0], self.algorithms()[0], jnp.asarray(0, jnp.int32))
+        many = jax.tree.map(lambda x: jax.ShapeDtypeStruct(runs + x.shape, x.dtype), one)
+        states = load_tree(many, self.folder / "state.safetensors")
+        table = read_metrics(self.folder)
+        mine = (table["setting"] == 0) & (table["seed"] == self.seeds[0])
+        return jax.tree.map(lambda x: x[:1], states), {name: column[mine] for name, column in table.items()}
 
-def _tuples(about: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in about.items()}
+
+def _policy_settings(about: Mapping[str, Any], folder: Any) -> dict[str, Any]:
+    """The settings of a policy as `policy_for` takes them."""
+    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in about.items()}
+    sizes = settings.get("hidden", ())
+    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "normalise": bool}
+    right = all(k in kinds and isinstance(v, kinds[k]) for k, v in settings.items())
+    if not right or not all(isinstance(n, int) and 1 <= n <= 10**6 for n in sizes):
+        raise InputError(f"config.json in {folder} describes a policy that no run has: {str(dict(about))[:120]}.")
+    return settings

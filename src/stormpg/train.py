@@ -1,153 +1,136 @@
-"""train(): one compiled program for a chunk of iterations, over a batch of seeds and of float settings.
+"""train(): many runs, in blocks, chunk by chunk, until their budget is spent.
 
-The unit of a schedule (an epoch, or a single step) is a scan without branches; a chunk is a loop of units over all
-runs at once. Python returns between chunks, to collect what was recorded and to report progress.
+Inside JAX a chunk is one compiled program over a block of runs (`compiled`); outside it is one unit of one run (`outside`).
+Python returns between chunks, to collect what was recorded, to keep it, and to report progress.
 """
 
+import dataclasses
 import functools
 import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.compiler import Once
-from stormpg.envs import Environment, make
-from stormpg.errors import InputError
-from stormpg.iteration import Row, State, begin, draws, update
-from stormpg.parallel import cores, cut, in_blocks
+from stormpg.checkpoints import Interval, Keeper, Lock, Reached, fingerprint, joined, last_good
+from stormpg.compiled import Compiled, calls_a_library
+from stormpg.envs import AnyEnvironment, OutsideEnvironment, as_environment
+from stormpg.errors import EnvironmentFailure, InputError
+from stormpg.iteration import Row, State, begin, unfinished
+from stormpg.outside import Outside
+from stormpg.parallel import block_size, cores, cut, in_blocks
 from stormpg.policies import check_policy, policy_for
-from stormpg.records import stack, traceable, where
-from stormpg.result import Progress, Result, Watch, columns
-from stormpg.trajectories import RUNS, Trajectories, rollout
+from stormpg.records import stack, traceable
+from stormpg.result import Progress, Result, Watch, columns, extend
 
-CHUNK = 32  # units between two returns to Python
-
-
-def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
-    """Sample S0 trajectories at ξ_t and step, if they are within the budget. Also returns the batch."""
-    S0, draw = algorithm.schedule.S0, draws(state)
-    batch = rollout(env, policy, state.params, draw.rollout, S0, horizon)
-    after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
-    live = state.trajectories + S0 <= budget
-    # Without its large batch an epoch has no small ones either.
-    return where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live), batch
+Reporter = Callable[[Progress], Any]  # returning False stops the training
 
 
-def small_step(
-    env: Environment,
-    horizon: int,
-    policy: Any,
-    algorithm: Algorithm,
-    state: State,
-    budget: Array,
-    whole: Trajectories | None = None,
-) -> tuple[State, Row]:
-    """Sample B trajectories at ξ_t, or draw B of the `whole` large batch, and step, if within the budget."""
-    B, draw = algorithm.schedule.B, draws(state)
-    if whole is None:
-        batch, cost = rollout(env, policy, state.params, draw.rollout, B, horizon), B
-    else:
-        chosen = jax.random.permutation(draw.subset, whole.reward.shape[0])[:B]
-        batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0
-    after, row = update(policy, algorithm, state, batch, draw.chance, large=False, whole=whole)
-    live = ~state.ended & (state.trajectories + cost <= budget)
-    return where(live, after, state), row._replace(live=live)
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What is trained: settings of one shape, each with every seed. Run r is setting r // seeds with seed r % seeds."""
 
+    env: AnyEnvironment
+    algorithms: tuple[Algorithm, ...]
+    policies: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    horizon: int
 
-def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
-    """What a schedule repeats: a small step, a large one, or a large one and m small ones. Rows are [1 + m]."""
-    problem, schedule = (env, horizon, policy, algorithm), algorithm.schedule
-    if schedule.m is None:
-        state, row = small_step(*problem, state, budget)
-        return state, jax.tree.map(lambda x: x[None], row)
-    state, first, batch = large_step(*problem, state, budget)
-    first = jax.tree.map(lambda x: x[None], first)
-    if schedule.m == 0:
-        return state, first
-    whole = None if schedule.resample else batch
-    state, rest = jax.lax.scan(lambda s, _: small_step(*problem, s, budget, whole), state, length=schedule.m)
-    return state, jax.tree.map(lambda a, b: jnp.concatenate((a, b)), first, rest)
+    @property
+    def runs(self) -> tuple[Any, Algorithm, np.ndarray]:
+        """Policy, algorithm and seed of every run, with the runs as first axis."""
+        repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(self.seeds), axis=0))
+        return (
+            repeat(stack([traceable(p) for p in self.policies])),
+            repeat(_stack(self.algorithms)),
+            np.tile(np.asarray(self.seeds, np.int32), len(self.algorithms)),
+        )
 
+    @property
+    def count(self) -> int:
+        return len(self.seeds) * len(self.algorithms)
 
-@functools.partial(Once, static_argnames=("env", "horizon"))
-def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
-    """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
+    def block(self) -> int:
+        """How many runs are computed together on this machine."""
+        if isinstance(self.env, OutsideEnvironment):
+            return 1
+        return block_size(self.count, cores()) if jax.default_backend() == "cpu" else self.count
 
-    def one(policy: Any, algorithm: Algorithm, seed: Array):
-        state = begin(policy, algorithm, seed)
-        if algorithm.schedule.m is not None:
-            return state, None
-        state, row, _ = large_step(env, horizon, policy, algorithm, state, budget)
-        return state, jax.tree.map(lambda x: x[None], row)
+    def run(
+        self,
+        trajectories: int,
+        progress: Reporter | None = None,
+        keeper: Keeper | None = None,
+        block: int | None = None,
+        before: Result | None = None,
+    ) -> Result:
+        """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result."""
+        began, stop = time.perf_counter(), threading.Event()
+        watch = Watch(trajectories, began, progress, stop)
+        blocks = cut(self.runs, block or self.block())
+        reached = dict(keeper.blocks) if keeper else {}
+        if before is not None:
+            reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
+        engine = (Outside if isinstance(self.env, OutsideEnvironment) else Compiled)(self.env, self.horizon)  # type: ignore[arg-type]
 
-    return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(policy, algorithm, seeds)
+        def work(number: int) -> tuple[State, Row]:
+            def report(states: State, rows: list[Row]) -> bool:
+                if keeper:
+                    keeper.reach(number, states, rows)
+                watch.report(number, states, rows[-1])
+                return not stop.is_set()
 
+            return run(engine, blocks[number], trajectories, reached.get(number), report)
 
-@functools.partial(jax.jit, static_argnames=("env", "horizon"))
-def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
-    """Up to CHUNK units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
-    every_run = jax.vmap(functools.partial(unit, env, horizon), in_axes=(0, 0, 0, None), out_axes=(0, 1), axis_name=RUNS)
-    shapes = jax.eval_shape(every_run, policy, algorithm, states, budget)[1]
-    recorded = jax.tree.map(lambda s: jnp.zeros((CHUNK, *s.shape), s.dtype), shapes)
-
-    def going(carry: tuple[Array, State, Row]) -> Array:
-        count, states, _ = carry
-        return (count < CHUNK) & unfinished(algorithm, states, budget).any()
-
-    def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
-        count, states, recorded = carry
-        states, rows = every_run(policy, algorithm, states, budget)
-        return count + 1, states, jax.tree.map(lambda all, new: all.at[count].set(new), recorded, rows)
-
-    return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), states, recorded))
-
-
-def unfinished(algorithm: Algorithm, states: State, budget: Array) -> Array:
-    """Whether the budget of each run holds another unit."""
-    schedule = algorithm.schedule
-    return states.trajectories + (schedule.B if schedule.m is None else schedule.S0) <= budget
+        # Asked with the shapes of a block, so that what is traced for it is not traced again.
+        alone = len(blocks) == 1 or isinstance(engine, Outside) or calls_a_library(engine, *blocks[0])
+        try:
+            states, rows = in_blocks(work, len(blocks), self.count, workers=1 if alone else cores())
+        finally:
+            if isinstance(engine, Outside):
+                engine.close()
+        table = columns(self.env.name, self.algorithms, self.seeds, rows)
+        return Result(
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            trajectories=trajectories,
+            columns=table if before is None else extend(before.columns, table),
+            states=states,
+            seconds=time.perf_counter() - began,
+            complete=not stop.is_set(),
+        )
 
 
 def run(
-    env: Environment,
-    horizon: int,
-    policy: Any,
-    algorithm: Algorithm,
-    seeds: Array,
+    engine: Compiled | Outside,
+    block: tuple[Any, Algorithm, Any],
     trajectories: int,
-    report: Callable[[State, Row], None],
+    reached: Reached | None,
+    report: Callable[[State, list[Row]], bool],
 ) -> tuple[State, Row]:
-    """A batch of runs from nothing until its budget is spent: its states, and its rows, [iterations, runs]."""
-    budget, collected = jnp.asarray(trajectories), []
-    states, rows = start(env, horizon, policy, algorithm, seeds, budget)
-    if rows is not None:
-        collected.append(jax.tree.map(np.asarray, rows))
-    while bool(unfinished(algorithm, states, budget).any()):
-        units, states, recorded = chunk(env, horizon, policy, algorithm, states, budget)
-        rows = jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded)
-        collected.append(rows)
-        report(states, rows)
-    return states, jax.tree.map(lambda *parts: np.concatenate(parts), *collected)
-
-
-def calls_a_library(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> bool:
-    """Whether the program calls LAPACK or the like, as a policy or a step of the user's may.
-
-    Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
-    """
-    budget = jnp.asarray(0)
-    states = start.eval_shape(env, horizon, policy, algorithm, seeds, budget)[0]
-    return "custom_call" in chunk.lower(env, horizon, policy, algorithm, states, budget).as_text()
+    """A block of runs until its budget is spent or `report` says no: its states, and its rows, [iterations, runs]."""
+    policy, algorithm, seeds = block
+    budget = jnp.asarray(trajectories)
+    if reached is not None:
+        states, collected = reached.states, list(reached.rows)
+    else:
+        states, first = engine.start(policy, algorithm, seeds, budget)
+        collected = [] if first is None else [jax.tree.map(np.asarray, first)]
+    going = True
+    while going and bool(unfinished(algorithm, states, budget).any()):
+        units, states, recorded = engine.chunk(policy, algorithm, states, budget)
+        collected.append(jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded))
+        going = report(states, collected)
+    return states, joined(collected)
 
 
 def train(
-    env: Environment | str,
+    env: Any,
     algorithm: Algorithm | str | Sequence[Algorithm] = "storm-pg",
     trajectories: int = 4000,
     seeds: int | Sequence[int] = 30,
@@ -155,64 +138,85 @@ def train(
     horizon: int | None = None,
     policy: Any = None,
     out: str | os.PathLike[str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Reporter | None = None,
+    checkpoint: Interval | None = Interval(),  # noqa: B008 - it is a constant
+    resume: bool = False,
 ) -> Result:
     """Train every seed with a budget of trajectories, large batches included; a batch that would not fit is not sampled.
 
+    env           a name, an environment, or a Gymnasium environment, vector environment or factory
     algorithm     one, its name, or a list that differs in float settings only: these run as one batch beside the seeds
     seeds, seed   that many seeds from `seed` on; or the seeds themselves
     horizon       H; the environment's own by default
     policy        `policy_for(env)` by default; or a list, one for each algorithm
     out           a folder to write the run to
-    progress      called after each chunk with a `Progress`
+    progress      called after each chunk with a `Progress`; returning False stops
+    checkpoint    how often the whole state is written to `out` on the way; None: never
+    resume        go on with the run that was begun in `out` with the same arguments
     """
-    env = make(env) if isinstance(env, str) else env
+    env = as_environment(env)
     algorithms: list[Any] = (
         list(algorithm) if isinstance(algorithm, Sequence) and not isinstance(algorithm, str) else [algorithm]
     )
     algorithms = [_algorithm(a) for a in algorithms]
-    policies = [
+    policies: list[Any] = [
         policy_for(env) if p is None else p for p in (policy if isinstance(policy, list) else [policy] * len(algorithms))
     ]
     numbers = list(range(seed, seed + _whole("seeds", seeds))) if isinstance(seeds, int) else [int(s) for s in seeds]
-    horizon = _whole("horizon", env.horizon if horizon is None else horizon)
-    _check(env, algorithms, policies, numbers, trajectories)
-    if out is not None:
-        from stormpg import store
+    training = check_training(env, algorithms, policies, numbers, horizon)
+    check_budget(algorithms[0], trajectories)
+    if out is None:
+        return training.run(trajectories, progress)
+    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume)
 
-        store.prepare(out)
 
-    # Run r is setting r // seeds with seed r % seeds.
-    repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(numbers), axis=0))
-    runs: tuple[Any, Algorithm, Any] = (
-        repeat(stack([traceable(p) for p in policies])),
-        repeat(_stack(algorithms)),
-        np.tile(np.asarray(numbers, np.int32), len(algorithms)),
-    )
-    began = time.perf_counter()
-    watch = Watch(trajectories, began, progress)
+def run_in_folder(
+    training: Training, trajectories: int, folder: Path, progress: Reporter | None, checkpoint: Interval | None, resume: bool
+) -> Result:
+    """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
+    from stormpg import store
 
-    def work(block: tuple[Any, Algorithm, Any]) -> tuple[State, Row]:
-        return run(env, horizon, *block, trajectories, watch.report)
-
-    blocks = cut(runs, cores())
-    # Asked with the shapes of a block, so that what is traced for it is not traced again.
-    alone = len(blocks) == 1 or calls_a_library(env, horizon, *blocks[0])
-    states, rows = in_blocks(work, blocks, len(numbers) * len(algorithms), workers=1 if alone else cores())
-    result = Result(
-        env=env,
-        algorithms=tuple(algorithms),
-        policies=tuple(policies),
-        seeds=tuple(numbers),
-        horizon=horizon,
-        trajectories=trajectories,
-        columns=columns(env.name, algorithms, numbers, rows),
-        states=states,
-        seconds=time.perf_counter() - began,
-    )
-    if out is not None:
-        store.save(result, out)
+    if resume:
+        config = store.read_config(folder)
+        block = config.get("block") or training.block()
+        _same_run(config, store.describe(training, trajectories, block), folder)
+    else:
+        block = training.block()
+        config = store.describe(training, trajectories, block)
+        store.begin(config, folder)
+    with Lock(folder):
+        mark, begun = fingerprint(config), {}
+        if resume:
+            if store.is_whole(folder):
+                raise InputError(f"the run in {folder} is finished: there is nothing to go on with.")
+            blocks = cut(training.runs, block)
+            begun = last_good(folder, mark, lambda i: _shapes(blocks[i]))
+        keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
+        try:
+            result = training.run(trajectories, progress, keeper, block)
+        except EnvironmentFailure as error:
+            keeper.write()
+            raise EnvironmentFailure(f"{error} The state before it is saved: resume the run in {folder}.") from error
+        if result.complete:
+            store.save(result, folder)
+            keeper.finish()
+        else:
+            keeper.write()
     return result
+
+
+def _shapes(block: tuple[Any, Algorithm, Any]) -> State:
+    """The shapes of a block's states."""
+    return jax.eval_shape(jax.vmap(begin), *block)
+
+
+def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path) -> None:
+    for name, value in wanted.items():
+        if name not in ("versions", "device") and config.get(name) != value:
+            raise InputError(
+                f"{folder} holds a run with {name} = {str(config.get(name))[:80]}; asked for {str(value)[:80]}. "
+                "Resume it as it was begun, or give another folder."
+            )
 
 
 def _algorithm(thing: Any) -> Algorithm:
@@ -226,7 +230,7 @@ def _algorithm(thing: Any) -> Algorithm:
     return thing
 
 
-def _stack(algorithms: list[Algorithm]) -> Algorithm:
+def _stack(algorithms: Sequence[Algorithm]) -> Algorithm:
     try:
         return stack(algorithms)
     except ValueError:
@@ -236,16 +240,20 @@ def _stack(algorithms: list[Algorithm]) -> Algorithm:
         ) from None
 
 
-def _check(env: Environment, algorithms: list[Algorithm], policies: list[Any], seeds: list[int], trajectories: int) -> None:
+def check_training(
+    env: AnyEnvironment, algorithms: list[Algorithm], policies: list[Any], seeds: list[int], horizon: int | None
+) -> Training:
+    """What is trained, if it can be; InputError otherwise."""
+    length = _whole("horizon", env.horizon if horizon is None else horizon)
     if not algorithms or not seeds:
         raise InputError("no algorithm or no seed was given; expected at least one of each.")
     if len(policies) != len(algorithms):
         raise InputError(f"{len(policies)} policies were given for {len(algorithms)} algorithms; expected one for each.")
     if len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise InputError(f"the seeds are {seeds}; expected different numbers of at least 0.")
-    check_budget(algorithms[0], trajectories)
     for policy in policies:
         check_policy(env, policy)
+    return Training(env, tuple(_algorithm(a) for a in algorithms), tuple(policies), tuple(seeds), length)
 
 
 def check_budget(algorithm: Algorithm, trajectories: int) -> None:

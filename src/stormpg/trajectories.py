@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.envs.base import Environment
+from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
 from stormpg.records import Tree, where
 
 
@@ -28,20 +28,22 @@ BLOCK = 50  # steps between two looks at whether any episode still runs
 RUNS = "runs"  # the axis_name of a `jax.vmap` over runs: loops over steps then end for all of them together
 
 
-def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
+def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
     """Sample n trajectories of at most `horizon` steps under π_ξ, ξ = `params`.
 
     The randomness of a trajectory belongs to its index alone: the first five of ten are the five of five.
     Nothing is computed once all episodes have ended.
     """
+    if isinstance(env, OutsideEnvironment):
+        from stormpg.outside import sample
+
+        return sample(env, policy, params, key, n, horizon)
     keys = jax.random.split(key, (n, 3))
     env_step = jax.jit(env.step)  # traced once, however often the rollout is
     blocks = -(-horizon // BLOCK)
     size = horizon if blocks == 1 else BLOCK
-    if hasattr(policy, "noise") and hasattr(policy, "act"):
-        draws, act = jax.vmap(lambda key: policy.noise(key, (horizon,)))(keys[:, 1]), policy.act
-    else:
-        draws, act = jax.random.split(keys[:, 1], horizon), lambda params, obs, key: policy.sample(params, key, obs)
+    draws = noise_of(policy, keys[:, 1], horizon)
+    act = policy.act if draws_noise(policy) else lambda params, obs, key: policy.sample(params, key, obs)
     draws = jnp.concatenate((draws, draws[:, : blocks * size - horizon]), axis=1)  # the last block runs past H, unseen
 
     def step(carry: Any, step_key: Array, time: Array, draw: Any) -> tuple[Any, Trajectories]:
@@ -68,6 +70,18 @@ def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, hor
     start = (*jax.vmap(env.reset)(keys[:, 0]), jnp.ones(n, dtype=bool))
     done = block(0, start)[1] if blocks == 1 else _until_all_ended(block, start, blocks, size)
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
+
+
+def draws_noise(policy: Any) -> bool:
+    """Whether a policy gives `noise` and `act`, so that the noise of a rollout is drawn at once."""
+    return hasattr(policy, "noise") and hasattr(policy, "act")
+
+
+def noise_of(policy: Any, keys: Array, horizon: int) -> Array:
+    """The randomness of the actions of each trajectory, [n, H, ...]: noise, or a key for each step."""
+    if draws_noise(policy):
+        return jax.vmap(lambda key: policy.noise(key, (horizon,)))(keys)
+    return jax.vmap(lambda key: jax.random.split(key, horizon))(keys)
 
 
 def _until_all_ended(block: Any, start: Any, blocks: int, size: int) -> Trajectories:

@@ -1,6 +1,7 @@
-"""The built-in environments by name."""
+"""Environments by name: the built-in ones, and those of other libraries by a prefix."""
 
 import dataclasses
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from stormpg.envs import (
     rllab_cartpole,
     rllab_mountain_car,
 )
-from stormpg.envs.base import Box, Discrete, Environment
+from stormpg.envs.base import AnyEnvironment, Box, Discrete, Environment, OutsideEnvironment
 from stormpg.errors import InputError, choose, nearest
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
@@ -31,8 +32,20 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
 }
 
 
-def make(name: str, **settings: Any) -> Environment:
-    """The built-in environment of this name: `make("cartpole-continuous")`, `make("lqr", state_dim=5)`."""
+ADAPTERS = {  # prefix: the module that adapts it, the package that it needs, and the extra that installs it
+    "gym": ("stormpg.envs.gym", "gymnasium", "gym"),
+    "box2d": ("stormpg.envs.box2d", "Box2D", "box2d"),
+    "gymnax": ("stormpg.envs.gymnax", "gymnax", "gymnax"),
+    "brax": ("stormpg.envs.brax", "brax", "brax"),
+}
+
+
+def make(name: str, **settings: Any) -> Any:
+    """The `Environment` of this name, or `OutsideEnvironment`: `make("cartpole-continuous")`,
+    `make("lqr", state_dim=5)`, `make("gym:Hopper-v5")`."""
+    prefix, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if colon:
+        return adapter(prefix).make(rest, **settings)
     constructor = ENVIRONMENTS[choose("environment", name, ENVIRONMENTS)]
     known = inspect.signature(constructor).parameters
     for setting in settings:
@@ -41,4 +54,31 @@ def make(name: str, **settings: Any) -> Environment:
     return dataclasses.replace(constructor(**settings), settings=settings)
 
 
-__all__ = ["ENVIRONMENTS", "Box", "Discrete", "Environment", "make"]
+def adapter(prefix: str) -> Any:
+    """The module that adapts environments of another library; InputError that says what to install where it is missing."""
+    module, package, extra = ADAPTERS[choose("kind of environment", prefix, ADAPTERS)]
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(f"{prefix}: environments need {package} ({error}): pip install 'stormpg[{extra}]'.") from None
+    return importlib.import_module(module)
+
+
+def as_environment(thing: Any) -> Any:
+    """An environment from its name, from itself, or from what Gymnasium makes."""
+    if isinstance(thing, str):
+        return make(thing)
+    return thing if isinstance(thing, AnyEnvironment) else adapter("gym").adapt(thing)
+
+
+__all__ = [
+    "ADAPTERS",
+    "ENVIRONMENTS",
+    "AnyEnvironment",
+    "Box",
+    "Discrete",
+    "Environment",
+    "OutsideEnvironment",
+    "as_environment",
+    "make",
+]

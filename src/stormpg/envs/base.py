@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 
@@ -47,6 +48,29 @@ class Environment:
     action_space: Space
     horizon: int
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)  # what `make` was given
+
+
+VectorEnv = Any  # gymnasium.vector.VectorEnv, of flat Box observations and of flat Box or Discrete actions
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OutsideEnvironment:
+    """An environment that lives outside JAX: a named way to open slots, with the spaces as a policy sees them."""
+
+    name: str
+    open_slots: Callable[[int], VectorEnv]  # n environments side by side, or as many as there are
+    observation_space: Box
+    action_space: Box | Discrete
+    low: np.ndarray | None  # bounds of each action dimension: actions are clipped here, and nowhere else
+    high: np.ndarray | None
+    flatten: Callable[[Any], np.ndarray]  # an observation as the environment gives it, or a batch, as a policy takes it
+    unflatten: Callable[[np.ndarray], np.ndarray]  # a batch of a policy's actions as the environment takes them
+    horizon: int
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `make` was given
+    frames: Callable[..., Any] | None = None  # opens one environment that draws itself
+
+
+AnyEnvironment = Environment | OutsideEnvironment
 
 
 def only(action: Array) -> Array:

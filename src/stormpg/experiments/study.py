@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stormpg import store
+from stormpg import files, store
 from stormpg.algorithms import ALGORITHMS, make_algorithm
 from stormpg.errors import InputError
 from stormpg.experiments.paper import settings_for
@@ -105,7 +105,7 @@ def claim_folder(root: Path, about: Mapping[str, Any], units: Iterable[Unit]) ->
     if root.is_dir() and any(root.iterdir()):
         raise InputError(f"{root} holds other files and no {ABOUT}: give an empty or a new folder with --out.")
     root.mkdir(parents=True, exist_ok=True)
-    store.write_json(file, about)
+    files.write_json(file, about)
 
 
 def read_about(root: Path) -> dict[str, Any]:

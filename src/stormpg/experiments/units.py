@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stormpg import store
+from stormpg import files, store
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import make
 from stormpg.errors import InputError
@@ -129,6 +129,9 @@ class Workshop:
                 for future in futures:
                     future.cancel()
                 raise
+            finally:
+                pool.shutdown()
+                forget_programs()
 
     def keep(self, name: str, measure: Callable[[], Any]) -> Any:
         """What a JSON file of the study holds; measured and written if it is not there."""
@@ -137,12 +140,18 @@ class Workshop:
             if not self.train:
                 raise InputError(f"{file} is missing: run the study again.")
             file.parent.mkdir(parents=True, exist_ok=True)
-            store.write_json(file, measure())
+            files.write_json(file, measure())
         return json.loads(file.read_text(encoding="utf-8"))
 
     def tell(self, name: str, done: int, count: int) -> None:
         if self.report:
             self.report(name, done, count)
+
+
+def forget_programs() -> None:
+    """Drop what has been compiled, some 30 MB a unit: the next units are of other shapes. Not while one is running."""
+    jax.clear_caches()
+    give_memory_back()
 
 
 def give_memory_back() -> None:

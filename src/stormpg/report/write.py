@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stormpg import store
+from stormpg import files
 from stormpg.report.figures import learning_curves
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
@@ -14,12 +14,12 @@ PRINTED = ("paper", "all", "tuned")  # the protocols that a printed figure has a
 
 def write_report(data: Mapping[str, Any], folder: Path, figures: Mapping[str, str]) -> None:
     """Write all of it. `figures`: a file's name without its ending, and the environment that it shows."""
-    store.write_json(folder / "claims.json", data["claims"])
-    store.write_text(folder / "tables.md", markdown(data))
+    files.write_json(folder / "claims.json", data["claims"])
+    files.write_text(folder / "tables.md", markdown(data))
     labels = {key: protocol["label"] for key, protocol in data["protocols"].items()}
     for name, env in figures.items():
         shown = next(e for e in data["environments"] if e["name"] == env)
-        files = [folder / f"{name}.png", folder / f"{name}.pdf"]
+        prints = [folder / f"{name}.png", folder / f"{name}.pdf"]
         subtitle = f"{env}; bands: 95 % bootstrap interval over the runs shown; stormpg {data['versions']['stormpg']}"
-        learning_curves(shown, PRINTED, labels, subtitle, files)
+        learning_curves(shown, PRINTED, labels, subtitle, prints)
     write_page(data, folder / "report.html")

@@ -1,0 +1,164 @@
+"""Checkpoints: the whole state of a run, written often enough that little is lost, and never trusted unread.
+
+A checkpoint is one safetensors file with what every block of runs has reached: its states and its rows. It is written
+beside its name, flushed to the disk and renamed; it carries a checksum and the fingerprint of the run's config.json; the
+last two are kept. A file that is cut short, altered, or of another run is named and passed over for the one before it.
+"""
+
+import hashlib
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stormpg import files
+from stormpg.errors import InputError
+from stormpg.iteration import Row, State
+
+KEPT = 2
+PATTERN = "checkpoint-*.safetensors"
+
+
+class Interval(NamedTuple):
+    """How long at most between two checkpoints; None: does not matter."""
+
+    seconds: float | None = 60.0
+    iterations: int | None = None
+
+
+class Reached(NamedTuple):
+    """What a block of runs has reached."""
+
+    states: State
+    rows: Sequence[Row]  # each [iterations, runs], one after the other
+
+
+def joined(rows: Sequence[Row]) -> Row:
+    """Rows after rows, as one."""
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
+
+
+class Keeper:
+    """Keeps what every block has reached, and writes it when it is time. For several threads."""
+
+    def __init__(self, folder: Path, fingerprint: str, interval: Interval, begun: Mapping[int, Reached] | None = None) -> None:
+        self.folder, self.fingerprint, self.interval = folder, fingerprint, interval
+        self.blocks: dict[int, Reached] = dict(begun or {})
+        self.number = max((number_of(file) for file in folder.glob(PATTERN)), default=-1) + 1
+        self.lock = threading.Lock()
+        self.written, self.iterations = time.monotonic(), self.count()
+
+    def count(self) -> int:
+        """Iterations of the run that is farthest."""
+        return max((int(reached.states.iteration.max()) for reached in self.blocks.values()), default=0)
+
+    def reach(self, block: int, states: State, rows: Sequence[Row]) -> None:
+        """A block has got farther."""
+        with self.lock:
+            late = self.interval.seconds is not None and time.monotonic() - self.written >= self.interval.seconds
+            self.blocks[block] = Reached(states, tuple(rows))
+            far = self.interval.iterations is not None and self.count() - self.iterations >= self.interval.iterations
+            if late or far:
+                self._write()
+
+    def write(self) -> None:
+        """Write a checkpoint now."""
+        with self.lock:
+            if self.blocks:
+                self._write()
+
+    def _write(self) -> None:
+        tensors = {
+            f"{block}/{part}/{name}": leaf
+            for block, reached in self.blocks.items()
+            for part, tree in (("states", reached.states), ("rows", joined(reached.rows)))
+            for name, leaf in files.leaves(tree)
+        }
+        about = {"kind": "stormpg checkpoint", "format": str(files.FORMAT), "run": self.fingerprint}
+        files.write_tensors(self.folder / f"checkpoint-{self.number}.safetensors", tensors, about)
+        self.number += 1
+        self.written, self.iterations = time.monotonic(), self.count()
+        for old in sorted(self.folder.glob(PATTERN), key=number_of)[:-KEPT]:
+            old.unlink()
+
+    def finish(self) -> None:
+        """The run is whole: its checkpoints are not needed any more."""
+        for file in self.folder.glob(PATTERN):
+            file.unlink()
+
+
+def number_of(file: Path) -> int:
+    digits = file.stem.removeprefix("checkpoint-")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
+
+
+def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[int, Reached]:
+    """What the newest checkpoint that can be trusted holds; nothing where there is none. `likes`: a block's shapes."""
+    for file in sorted(folder.glob(PATTERN), key=number_of, reverse=True):
+        try:
+            return read(file, fingerprint, likes)
+        except InputError as error:
+            warnings.warn(f"{error} The checkpoint before it is used.", stacklevel=2)
+    return {}
+
+
+def read(file: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[int, Reached]:
+    """A checkpoint; InputError that names the file where it cannot be trusted."""
+    tensors, about = files.read_tensors(file)
+    if about.get("kind") != "stormpg checkpoint" or about.get("run") != fingerprint:
+        raise InputError(f"{file} is a checkpoint of another run.")
+    found = {}
+    for block in sorted({name.split("/", 1)[0] for name in tensors}):
+        if not (block.isascii() and block.isdigit() and len(block) < 9):
+            raise InputError(f"{file} has a part {block!r}; expected the number of a block.")
+        mine = lambda part, block=block: dict(_below(tensors, f"{block}/{part}/"))
+        states = files.fill(likes(int(block)), mine("states"), file)
+        found[int(block)] = Reached(states, (_rows(mine("rows"), len(states.trajectories), file),))
+    return found
+
+
+def _below(tensors: Mapping[str, np.ndarray], prefix: str) -> Iterator[tuple[str, np.ndarray]]:
+    return ((name.removeprefix(prefix), value) for name, value in tensors.items() if name.startswith(prefix))
+
+
+def _rows(columns: Mapping[str, np.ndarray], runs: int, file: Path) -> Row:
+    shapes = {value.shape for value in columns.values()}
+    if set(columns) != set(Row._fields) or len(shapes) != 1 or len(shape := shapes.pop()) != 2 or shape[1] != runs:
+        raise InputError(f"{file} does not hold the rows of {runs} runs.")
+    return Row(**columns)  # type: ignore[arg-type]
+
+
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """Of what makes a run this run: everything in its config.json but versions and device."""
+    same = {name: value for name, value in config.items() if name not in ("versions", "device")}
+    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+
+
+class Lock:
+    """One process at a time works on a folder. The system lets go of it when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> "Lock":
+        self.handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            import fcntl
+        except ImportError:  # not a system that has it
+            return self
+        try:
+            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self.handle)
+            raise InputError(f"another process is writing to {self.folder}: wait for it, or give another folder.") from None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.handle)

@@ -1,0 +1,114 @@
+"""The compiled loop: a chunk of iterations of an environment in JAX is one program over a batch of runs.
+
+The unit of a schedule (an epoch, or a single step) is a scan without branches; a chunk is a loop of units over all
+runs at once.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stormpg.algorithms import Algorithm
+from stormpg.compiler import Once
+from stormpg.envs import Environment
+from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration, unfinished
+from stormpg.trajectories import RUNS, Trajectories, rollout
+
+CHUNK = 32  # units between two returns to Python
+
+
+def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
+    """Sample S0 trajectories at ξ_t and step. Also returns the batch."""
+    draw = draws(state)
+    batch = rollout(env, policy, state.params, draw.rollout, algorithm.schedule.S0, horizon)
+    return *large_iteration(policy, algorithm, state, batch, draw, budget), batch
+
+
+def small_step(
+    env: Environment,
+    horizon: int,
+    policy: Any,
+    algorithm: Algorithm,
+    state: State,
+    budget: Array,
+    whole: Trajectories | None = None,
+) -> tuple[State, Row]:
+    """Sample B trajectories at ξ_t, or draw B of the `whole` large batch, and step."""
+    draw, B = draws(state), algorithm.schedule.B
+    batch = rollout(env, policy, state.params, draw.rollout, B, horizon) if whole is None else None
+    return small_iteration(policy, algorithm, state, batch, draw, budget, whole)
+
+
+def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
+    """What a schedule repeats: a small step, a large one, or a large one and m small ones. Rows are [1 + m]."""
+    problem, schedule = (env, horizon, policy, algorithm), algorithm.schedule
+    if schedule.m is None:
+        state, row = small_step(*problem, state, budget)
+        return state, jax.tree.map(lambda x: x[None], row)
+    state, first, batch = large_step(*problem, state, budget)
+    first = jax.tree.map(lambda x: x[None], first)
+    if schedule.m == 0:
+        return state, first
+    whole = None if schedule.resample else batch
+    state, rest = jax.lax.scan(lambda s, _: small_step(*problem, s, budget, whole), state, length=schedule.m)
+    return state, jax.tree.map(lambda a, b: jnp.concatenate((a, b)), first, rest)
+
+
+@functools.partial(Once, static_argnames=("env", "horizon"))
+def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
+    """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
+
+    def one(policy: Any, algorithm: Algorithm, seed: Array):
+        state = begin(policy, algorithm, seed)
+        if algorithm.schedule.m is not None:
+            return state, None
+        state, row, _ = large_step(env, horizon, policy, algorithm, state, budget)
+        return state, jax.tree.map(lambda x: x[None], row)
+
+    return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(policy, algorithm, seeds)
+
+
+@functools.partial(jax.jit, static_argnames=("env", "horizon"))
+def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
+    """Up to CHUNK units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
+    every_run = jax.vmap(functools.partial(unit, env, horizon), in_axes=(0, 0, 0, None), out_axes=(0, 1), axis_name=RUNS)
+    shapes = jax.eval_shape(every_run, policy, algorithm, states, budget)[1]
+    recorded = jax.tree.map(lambda s: jnp.zeros((CHUNK, *s.shape), s.dtype), shapes)
+
+    def going(carry: tuple[Array, State, Row]) -> Array:
+        count, states, _ = carry
+        return (count < CHUNK) & unfinished(algorithm, states, budget).any()
+
+    def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
+        count, states, recorded = carry
+        states, rows = every_run(policy, algorithm, states, budget)
+        return count + 1, states, jax.tree.map(lambda all, new: all.at[count].set(new), recorded, rows)
+
+    return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), states, recorded))
+
+
+class Compiled(NamedTuple):
+    """How `train` runs an environment in JAX."""
+
+    env: Environment
+    horizon: int
+
+    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
+        return start(self.env, self.horizon, policy, algorithm, seeds, budget)
+
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array) -> tuple[Array, State, Row]:
+        return chunk(self.env, self.horizon, policy, algorithm, states, budget)
+
+
+def calls_a_library(engine: Compiled, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> bool:
+    """Whether the program calls LAPACK or the like, as a policy or a step of the user's may.
+
+    Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
+    """
+    budget = jnp.asarray(0)
+    states = start.eval_shape(*engine, policy, algorithm, seeds, budget)[0]
+    return "custom_call" in chunk.lower(*engine, policy, algorithm, states, budget).as_text()

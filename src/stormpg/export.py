@@ -1,0 +1,78 @@
+"""Policies for other programs: the mode of a policy as an ONNX model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stormpg.envs import OutsideEnvironment
+from stormpg.envs.base import Box
+from stormpg.errors import InputError
+from stormpg.files import write_file
+from stormpg.networks import MLP
+from stormpg.normalised import Normalised
+from stormpg.policies import Categorical, Gaussian
+from stormpg.records import Tree
+
+OPSET = 17
+
+
+class Graph:
+    """A chain of operations on one value, the observations."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx, self.nodes, self.constants, self.value = onnx, [], [], "observation"
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def then(self, operation: str, *constants: Any, **attributes: Any) -> None:
+        """Apply an operation to the value and some constants."""
+        inputs, output = [self.value, *(self.constant(c) for c in constants)], f"v{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operation, inputs, [output], **attributes))
+        self.value = output
+
+
+def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
+    """Write a model from "observation", float32[n, d], to "action": clipped floats, or integers from 0."""
+    try:
+        import onnx
+        import onnx.helper
+        import onnx.numpy_helper
+    except ImportError:
+        raise InputError("to export a policy takes the package onnx: pip install 'stormpg[onnx]'.") from None
+    graph = Graph(onnx)
+    if isinstance(policy, Normalised):
+        shift, spread = (np.asarray(part, np.float32) for part in policy.shift_and_spread(params))
+        graph.then("Sub", shift)
+        graph.then("Div", spread)
+        graph.then("Clip", np.float32(-policy.clip), np.float32(policy.clip))
+        policy, params = policy.policy, params["policy"]
+    network = policy.mean if isinstance(policy, Gaussian) else policy.logits if isinstance(policy, Categorical) else None
+    if not isinstance(network, MLP):
+        raise InputError("only policies on the built-in MLP can be exported; expected a gaussian_mlp or a categorical_mlp.")
+    layers = params["mean" if isinstance(policy, Gaussian) else "logits"]
+    for number, layer in enumerate(layers):
+        graph.then("MatMul", np.asarray(layer["weight"], np.float32))
+        graph.then("Add", np.asarray(layer["bias"], np.float32))
+        if number + 1 < len(layers):
+            graph.then("Tanh")
+    if isinstance(policy, Categorical):
+        graph.then("ArgMax", axis=-1, keepdims=0)
+    else:
+        low, high = (
+            (env.low, env.high) if isinstance(env, OutsideEnvironment) else (env.action_space.low, env.action_space.high)
+        )
+        graph.then("Max", np.asarray(low, np.float32))
+        graph.then("Min", np.asarray(high, np.float32))
+    whole = not isinstance(env.action_space, Box)
+    describe, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
+    seen = describe("observation", kind.FLOAT, ["n", network.sizes[0]])
+    done = describe(graph.value, kind.INT64 if whole else kind.FLOAT, ["n"] if whole else ["n", network.sizes[-1]])
+    inner = onnx.helper.make_graph(graph.nodes, "policy", [seen], [done], graph.constants)
+    model = onnx.helper.make_model(inner, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=8)
+    onnx.checker.check_model(model)
+    write_file(path, lambda part: Path(part).write_bytes(model.SerializeToString()))
+    return path

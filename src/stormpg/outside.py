@@ -1,0 +1,205 @@
+"""The loop for environments outside JAX: batches are sampled in slots, everything else is the compiled loop's own.
+
+A batch of n trajectories is n episodes, each in a slot of its own from its own seed to its own end; a slot whose episode has
+ended waits, and nothing is ever chosen by how soon it finished. The randomness of a trajectory belongs to its index, as in
+a rollout inside JAX: the seed of its reset and the noise of its actions are drawn from its own keys.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stormpg.acting import actor
+from stormpg.algorithms import Algorithm
+from stormpg.envs.base import Discrete, OutsideEnvironment, VectorEnv
+from stormpg.errors import EnvironmentFailure
+from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration
+from stormpg.records import Tree, traceable
+from stormpg.scores import log_probs_in_blocks
+from stormpg.trajectories import RUNS, Trajectories, noise_of
+
+
+class Sampler:
+    """Keeps the slots of an outside environment open, and plays episodes in them."""
+
+    def __init__(self, env: OutsideEnvironment, horizon: int) -> None:
+        self.env, self.horizon = env, horizon
+        self.slots: VectorEnv | None = None
+        self.asked = 0
+
+    def __enter__(self) -> "Sampler":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        slots, self.slots = self.slots, None
+        if slots is not None:
+            # A broken environment may not close; what it broke with has been told.
+            with contextlib.suppress(Exception):
+                slots.close(**({"terminate": True} if hasattr(slots, "processes") else {}))
+
+    def open(self, n: int) -> VectorEnv:
+        """n slots, or as many as can be had."""
+        if self.slots is None or self.asked < n:
+            self.close()
+            self.slots, self.asked = self.env.open_slots(n), n
+        return self.slots
+
+    def sample(self, policy: Any, params: Tree, key: Array, n: int, deterministic: bool = False) -> Trajectories:
+        """n trajectories under π_ξ, without their log-probabilities, which JAX computes for the whole batch at once."""
+        slots = self.open(n)
+        words, noise = _randomness(traceable(policy), key, n, self.horizon)
+        seeds = np.asarray(words)[:, -1] >> 1
+        if not jax.dtypes.issubdtype(noise.dtype, jax.dtypes.prng_key):
+            noise = np.asarray(noise)
+        acting, count = actor(policy, params), slots.num_envs
+        parts: list[Any] = []
+        for first in range(0, n, count):
+            mine = np.minimum(np.arange(first, first + count), n - 1)  # idle slots repeat the last episode
+            act = lambda h, seen, mine=mine: acting.mode(seen) if deterministic else acting.act(seen, noise[mine, h])
+            parts.append(self.episodes(slots, [int(s) for s in seeds[mine]], act))
+        return jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
+
+    def episodes(self, slots: VectorEnv, seeds: list[int], act: Callable[[int, np.ndarray], np.ndarray]) -> Trajectories:
+        """One episode in each slot."""
+        env, alive = self.env, np.ones(len(seeds), bool)
+        record: Any = self.blank(len(seeds))
+        observations, actions, rewards, mask, _ = record
+        try:
+            seen, _ = slots.reset(seed=seeds)
+            for h in range(self.horizon):
+                action = act(h, seen)
+                observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
+                sent = action if env.low is None else np.clip(action, env.low, env.high)
+                seen, reward, terminated, truncated, _ = slots.step(sent)
+                rewards[:, h] = np.where(alive, reward, 0.0)
+                alive &= ~(terminated | truncated)
+                if not alive.any():
+                    break
+        except EnvironmentFailure:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise EnvironmentFailure(f"{env.name} failed in an episode of the seeds {seeds}: {reason}") from error
+        self.check(observations, rewards, mask, seeds)
+        return record
+
+    def blank(self, n: int) -> Trajectories:
+        """n trajectories in which nothing happens."""
+        steps, actions = (n, self.horizon), self.env.action_space
+        zeros: Any = np.zeros
+        return Trajectories(
+            zeros((*steps, *self.env.observation_space.shape), np.float32),
+            zeros(steps, np.int32) if isinstance(actions, Discrete) else zeros((*steps, *actions.shape), np.float32),
+            *zeros((3, *steps), np.float32),
+        )
+
+    def check(self, observations: np.ndarray, rewards: np.ndarray, mask: np.ndarray, seeds: list[int]) -> None:
+        """EnvironmentFailure where an episode holds numbers that are not finite."""
+        taken = mask > 0
+        for name, values in (("a reward", rewards), ("an observation", observations)):
+            bad = ~np.isfinite(values.reshape(*taken.shape, -1)).all(axis=-1) & taken
+            if bad.any():
+                slot, step = np.argwhere(bad)[0]
+                raise EnvironmentFailure(
+                    f"{self.env.name} gave {name} that is not a finite number ({values[slot, step]}) at step {step} "
+                    f"of the episode with seed {seeds[slot]}."
+                )
+
+
+def sample(env: OutsideEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
+    """A whole batch, in slots that are opened for it."""
+    with Sampler(env, horizon) as sampler:
+        batch = sampler.sample(policy, params, key, n)
+    return jax.jit(_with_log_probs)(traceable(policy), params, jax.tree.map(jnp.asarray, batch))
+
+
+@functools.partial(jax.jit, static_argnames=("n", "horizon"))
+def _randomness(policy: Any, key: Array, n: int, horizon: int) -> tuple[Array, Array]:
+    """The words of each trajectory's reset key, and the noise of its actions, as `rollout` draws them."""
+    keys = jax.random.split(key, (n, 3))
+    return jax.random.key_data(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
+
+
+def _each_run(function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
+    return jax.jit(jax.vmap(function, in_axes=axes, axis_name=RUNS))
+
+
+def _with_log_probs(policy: Any, params: Tree, batch: Trajectories) -> Trajectories:
+    return batch._replace(log_prob=log_probs_in_blocks(policy, params, batch))
+
+
+def _large(
+    policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, budget: Array
+) -> tuple[State, Row, Trajectories]:
+    batch = _with_log_probs(policy, state.params, batch)
+    return *large_iteration(policy, algorithm, state, batch, draws(state), budget), batch
+
+
+def _small(policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, budget: Array) -> tuple[State, Row]:
+    batch = _with_log_probs(policy, state.params, batch)
+    return small_iteration(policy, algorithm, state, batch, draws(state), budget)
+
+
+def _drawn(policy: Any, algorithm: Algorithm, state: State, whole: Trajectories, budget: Array) -> tuple[State, Row]:
+    return small_iteration(policy, algorithm, state, None, draws(state), budget, whole)
+
+
+begin_each = _each_run(begin, 0, 0, 0)
+draws_each = _each_run(draws, 0)
+large_each, small_each, drawn_each = (_each_run(f, 0, 0, 0, 0, None) for f in (_large, _small, _drawn))
+
+
+class Outside:
+    """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk."""
+
+    def __init__(self, env: OutsideEnvironment, horizon: int) -> None:
+        self.sampler = Sampler(env, horizon)
+
+    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
+        states = begin_each(policy, algorithm, seeds)
+        if algorithm.schedule.m is not None:
+            return states, None
+        states, row, _ = large_each(policy, algorithm, states, self.batch(policy, states, algorithm.schedule.S0), budget)
+        return states, jax.tree.map(lambda x: x[None], row)
+
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array) -> tuple[int, State, Row]:
+        """One unit. Rows are [1, 1 + m, 1]."""
+        schedule, rows = algorithm.schedule, []
+        whole = None
+        if schedule.m is not None:
+            states, row, whole = large_each(policy, algorithm, states, self.batch(policy, states, schedule.S0), budget)
+            rows.append(row)
+        for _ in range(1 if schedule.m is None else schedule.m):
+            states, row = self.small(policy, algorithm, states, whole, budget)
+            rows.append(row)
+        return 1, states, jax.tree.map(lambda *parts: jnp.stack(parts)[None], *rows)
+
+    def small(
+        self, policy: Any, algorithm: Algorithm, states: State, whole: Trajectories | None, budget: Array
+    ) -> tuple[State, Row]:
+        schedule = algorithm.schedule
+        if not schedule.resample:
+            return drawn_each(policy, algorithm, states, whole, budget)
+        if bool((states.ended | (states.trajectories + schedule.B > budget)).all()):  # nothing is sampled that nobody counts
+            batch = jax.tree.map(lambda x: x[None], self.sampler.blank(schedule.B))
+        else:
+            batch = self.batch(policy, states, schedule.B)
+        return small_each(policy, algorithm, states, batch, budget)
+
+    def batch(self, policy: Any, states: State, n: int) -> Trajectories:
+        """n trajectories of the one run, with its axis in front."""
+        first = lambda tree: jax.tree.map(lambda x: x[0], tree)
+        sampled = self.sampler.sample(first(policy), first(states.params), draws_each(states).rollout[0], n)
+        return jax.tree.map(lambda x: x[None], sampled)
+
+    def close(self) -> None:
+        self.sampler.close()
