@@ -22,12 +22,15 @@ from stormpg import files, store
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import make
 from stormpg.errors import InputError
+from stormpg.result import Progress
 from stormpg.train import check_budget, train
 
 Columns = Mapping[str, np.ndarray]
 Report = Callable[[str, int, int], None]  # a unit's folder, units done, units in all
 
 # Compiling keeps one core busy, so the next unit compiles while this one runs; a GPU's host has more cores.
+# A compiled program takes some 30 MB and many of the mappings that Linux allows a process: after a group they are dropped.
+GROUP = 16
 AT_ONCE = 2 if jax.default_backend() == "cpu" else 12
 
 
@@ -74,9 +77,25 @@ def run_unit(unit: Unit, root: Path) -> Columns:
         return read_unit(unit, root)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    result = train(unit.env, unit.algorithms(), unit.trajectories, unit.seeds, unit.first_seed, unit.horizon, out=part)
+    done: list[None] = []
+
+    def after_compiling(now: Progress) -> None:
+        if not done:
+            done.append(give_memory_back())
+
+    train(
+        unit.env,
+        unit.algorithms(),
+        unit.trajectories,
+        unit.seeds,
+        unit.first_seed,
+        unit.horizon,
+        out=part,
+        progress=after_compiling,
+        checkpoint=None,
+    )
     part.rename(folder)
-    return result.columns
+    return read_unit(unit, root)
 
 
 def read_unit(unit: Unit, root: Path) -> Columns:
@@ -121,17 +140,7 @@ class Workshop:
             self.tell(unit.folder, len(done), len(units))
             return columns
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            futures = [pool.submit(work, unit) for unit in units]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                raise
-            finally:
-                pool.shutdown()
-                forget_programs()
+        return [columns for first in range(0, len(units), GROUP) for columns in at_once(work, units[first : first + GROUP])]
 
     def keep(self, name: str, measure: Callable[[], Any]) -> Any:
         """What a JSON file of the study holds; measured and written if it is not there."""
@@ -148,10 +157,20 @@ class Workshop:
             self.report(name, done, count)
 
 
-def forget_programs() -> None:
-    """Drop what has been compiled, some 30 MB a unit: the next units are of other shapes. Not while one is running."""
-    jax.clear_caches()
-    give_memory_back()
+def at_once(work: Callable[[Unit], Columns], units: Sequence[Unit]) -> list[Columns]:
+    """The work for some units, several at once. What was compiled for them is dropped when all are done."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = [pool.submit(work, unit) for unit in units]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        finally:
+            pool.shutdown()
+            jax.clear_caches()
+            give_memory_back()
 
 
 def give_memory_back() -> None:
