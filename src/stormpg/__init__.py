@@ -1,9 +1,10 @@
 """Variance-reduced policy gradients: STORM-PG, and every algorithm that its paper compares."""
 
 from stormpg import algorithms, estimators, schedules, steps, trackers
+from stormpg.agent import Agent
 from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo
-from stormpg.envs import ENVIRONMENTS, Environment, make
-from stormpg.errors import InputError
+from stormpg.envs import ENVIRONMENTS, Environment, OutsideEnvironment, make
+from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.estimators import gpomdp, gradient, pgt, reinforce
 from stormpg.evaluate import evaluate
 from stormpg.policies import (

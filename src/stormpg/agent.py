@@ -21,7 +21,8 @@ from stormpg.evaluate import Evaluation, evaluate
 from stormpg.policies import policy_for
 from stormpg.records import Tree, traceable
 from stormpg.result import Progress, Result
-from stormpg.train import Training, check_training
+from stormpg.train import check_training
+from stormpg.training import Training
 
 
 class Agent:

@@ -21,7 +21,9 @@ class Graph:
     """A chain of operations on one value, the observations."""
 
     def __init__(self, onnx: Any) -> None:
-        self.onnx, self.nodes, self.constants, self.value = onnx, [], [], "observation"
+        self.onnx, self.value = onnx, "observation"
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
 
     def constant(self, value: Any) -> str:
         name = f"c{len(self.constants)}"
@@ -62,11 +64,9 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
     if isinstance(policy, Categorical):
         graph.then("ArgMax", axis=-1, keepdims=0)
     else:
-        low, high = (
-            (env.low, env.high) if isinstance(env, OutsideEnvironment) else (env.action_space.low, env.action_space.high)
-        )
-        graph.then("Max", np.asarray(low, np.float32))
-        graph.then("Min", np.asarray(high, np.float32))
+        bounds = env if isinstance(env, OutsideEnvironment) else env.action_space
+        graph.then("Max", np.asarray(bounds.low, np.float32))
+        graph.then("Min", np.asarray(bounds.high, np.float32))
     whole = not isinstance(env.action_space, Box)
     describe, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     seen = describe("observation", kind.FLOAT, ["n", network.sizes[0]])

@@ -52,22 +52,25 @@ def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], about: Mapping[
     """Named arrays as safetensors, with a checksum of them all, whole or not at all."""
     from safetensors.numpy import save
 
-    content = save(dict(tensors), {**about, "checksum": checksum(tensors)})
+    # One entry alone: with several, safetensors would write them in any order, and equal files would not be equal.
+    content = save(dict(tensors), {"stormpg": json.dumps({**about, "checksum": checksum(tensors)})})
     write_file(file, lambda part: Path(part).write_bytes(content))
 
 
-def read_tensors(file: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def read_tensors(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of a file, and what its writer said about it; InputError where it is not what was written."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="numpy") as content:
-            about = content.metadata() or {}
+            about = json.loads((content.metadata() or {}).get("stormpg", "{}"))
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - it is no mapping
     except FileNotFoundError:
         raise InputError(f"there is no file {file}.") from None
-    except (SafetensorError, OSError, ValueError, TypeError, MemoryError, AttributeError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, MemoryError, AttributeError, RecursionError) as error:
         raise InputError(f"{file} is not a safetensors file, or is cut short ({error}).") from None
+    if not isinstance(about, dict):
+        raise InputError(f"{file} does not say what it is.")
     # Files of format 1 have no checksum.
     if "checksum" in about and about["checksum"] != checksum(tensors):
         raise InputError(f"{file} has been altered: its checksum is wrong.")

@@ -12,13 +12,14 @@ from types import UnionType
 from typing import Any, get_type_hints
 
 from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
-from stormpg.envs import Environment, make
+from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest
 from stormpg.experiments.paper import settings_for
 from stormpg.policies import policy_for
 
 RUN_OPTIONS: dict[str, type] = {"env": str, "algorithm": str, "trajectories": int, "seeds": int, "seed": int, "horizon": int}
-POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool}
+POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool, "normalise": bool}
+OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # of environments outside JAX
 DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "trajectories": 4000, "seeds": 30, "seed": 0}
 
 
@@ -40,7 +41,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is not TOML: {error}.") from None
-    known = RUN_OPTIONS | POLICY_OPTIONS | algorithm_options()
+    known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
     for name, value in content.items():
         if name not in known:
             raise InputError(f"{file} has an unknown key {name!r}: {nearest(name, known)}.")
@@ -66,13 +67,13 @@ class Job:
     """Everything that `train` needs, resolved from flags (first), a TOML file, the paper's tables and the defaults."""
 
     def __init__(self, flags: Mapping[str, Any], config: Path | None = None) -> None:
-        known = RUN_OPTIONS | POLICY_OPTIONS | algorithm_options()
+        known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
         given = read_toml(config) if config else {}
         given |= {name: from_flag(name, value, known[name]) for name, value in flags.items() if value is not None}
         if "env" not in given:
             raise InputError("no environment was given: name one (see `stormpg list`), or set env in the --config file.")
         given = DEFAULTS | given
-        self.env: Environment = make(given["env"])
+        self.env: AnyEnvironment = make(given["env"], **outside_settings(given))
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
         own = {k: v for k, v in given.items() if k in algorithm_options()}
         self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
@@ -82,6 +83,29 @@ class Job:
         self.policy = policy_for(self.env, given.get("policy"), **shape)
         self.trajectories, self.seeds, self.seed = given["trajectories"], given["seeds"], given["seed"]
         self.horizon: int | None = given.get("horizon")
+
+    def arguments(self) -> dict[str, Any]:
+        """As `train` takes them."""
+        return {
+            "env": self.env,
+            "algorithm": [self.algorithm],
+            "trajectories": self.trajectories,
+            "seeds": self.seeds,
+            "seed": self.seed,
+            "horizon": self.horizon,
+            "policy": self.policy,
+        }
+
+
+def outside_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What an environment outside JAX is made with."""
+    settings: dict[str, Any] = {"asynchronous": given.get("async_envs"), "timeout": given.get("env_timeout")}
+    settings = {name: value for name, value in settings.items() if value is not None and value is not False}
+    if settings and not str(given["env"]).startswith(("gym:", "box2d:")):
+        raise InputError(f"{given['env']} runs inside JAX; --async-envs and --env-timeout are for gym: and box2d: ones.")
+    if "timeout" in settings and not settings["timeout"] > 0:
+        raise InputError(f"env_timeout is {settings['timeout']}; expected seconds above 0.")
+    return settings
 
 
 def hidden_sizes(value: Any) -> tuple[int, ...]:

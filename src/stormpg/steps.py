@@ -63,9 +63,11 @@ def optax_step(
     inner_rate: float = 0.5,
 ) -> Optax:
     """`optimizer`: the name of an optax optimiser, or any function from a learning rate to one."""
-    for name, value in (("eta", eta), ("decay", decay), ("inner_rate", inner_rate)):
+    for name, value in (("eta", eta), ("inner_rate", inner_rate)):
         if not isinstance(value, jax.core.Tracer) and not value > 0:
             raise InputError(f"{name} is {value}; expected a number above 0.")
+    if not isinstance(decay, jax.core.Tracer) and not 0 < decay <= 1:
+        raise InputError(f"decay is {decay}; expected a factor in (0, 1].")
     if decay_every < 1:
         raise InputError(f"decay_every is {decay_every}; expected a whole number of at least 1.")
     factory = optimizer if callable(optimizer) else getattr(optax, str(optimizer), None)

@@ -204,6 +204,17 @@ class Run:
     def algorithms(self) -> list[Algorithm]:
         return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
 
+    def arguments(self) -> dict[str, Any]:
+        """As `train` takes them to go on with the run."""
+        return {
+            "env": self.env,
+            "algorithm": self.algorithms(),
+            "trajectories": self.config["trajectories"],
+            "seeds": self.seeds,
+            "horizon": self.horizon,
+            "policy": self.policies,
+        }
+
     def iterates(self, which: str) -> Iterator[tuple[int, int, Tree]]:
         """(setting, seed, ξ) of every run, for "last", "uniform" or "best"."""
         one = jax.eval_shape(self.policies[0].init, jax.random.key(0))

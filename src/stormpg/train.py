@@ -1,132 +1,22 @@
-"""train(): many runs, in blocks, chunk by chunk, until their budget is spent.
+"""train(): from what a user gives to a `Result`, and to a folder that can be gone on with."""
 
-Inside JAX a chunk is one compiled program over a block of runs (`compiled`); outside it is one unit of one run (`outside`).
-Python returns between chunks, to collect what was recorded, to keep it, and to report progress.
-"""
-
-import dataclasses
-import functools
 import os
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.checkpoints import Interval, Keeper, Lock, Reached, fingerprint, joined, last_good
-from stormpg.compiled import Compiled, calls_a_library
-from stormpg.envs import AnyEnvironment, OutsideEnvironment, as_environment
+from stormpg.checkpoints import Interval, Keeper, Lock, fingerprint, last_good
+from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import EnvironmentFailure, InputError
-from stormpg.iteration import Row, State, begin, unfinished
-from stormpg.outside import Outside
-from stormpg.parallel import block_size, cores, cut, in_blocks
+from stormpg.iteration import State, begin
+from stormpg.logs import Logger
+from stormpg.parallel import cut
 from stormpg.policies import check_policy, policy_for
-from stormpg.records import stack, traceable
-from stormpg.result import Progress, Result, Watch, columns, extend
-
-Reporter = Callable[[Progress], Any]  # returning False stops the training
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """What is trained: settings of one shape, each with every seed. Run r is setting r // seeds with seed r % seeds."""
-
-    env: AnyEnvironment
-    algorithms: tuple[Algorithm, ...]
-    policies: tuple[Any, ...]
-    seeds: tuple[int, ...]
-    horizon: int
-
-    @property
-    def runs(self) -> tuple[Any, Algorithm, np.ndarray]:
-        """Policy, algorithm and seed of every run, with the runs as first axis."""
-        repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(self.seeds), axis=0))
-        return (
-            repeat(stack([traceable(p) for p in self.policies])),
-            repeat(_stack(self.algorithms)),
-            np.tile(np.asarray(self.seeds, np.int32), len(self.algorithms)),
-        )
-
-    @property
-    def count(self) -> int:
-        return len(self.seeds) * len(self.algorithms)
-
-    def block(self) -> int:
-        """How many runs are computed together on this machine."""
-        if isinstance(self.env, OutsideEnvironment):
-            return 1
-        return block_size(self.count, cores()) if jax.default_backend() == "cpu" else self.count
-
-    def run(
-        self,
-        trajectories: int,
-        progress: Reporter | None = None,
-        keeper: Keeper | None = None,
-        block: int | None = None,
-        before: Result | None = None,
-    ) -> Result:
-        """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result."""
-        began, stop = time.perf_counter(), threading.Event()
-        watch = Watch(trajectories, began, progress, stop)
-        blocks = cut(self.runs, block or self.block())
-        reached = dict(keeper.blocks) if keeper else {}
-        if before is not None:
-            reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
-        engine = (Outside if isinstance(self.env, OutsideEnvironment) else Compiled)(self.env, self.horizon)  # type: ignore[arg-type]
-
-        def work(number: int) -> tuple[State, Row]:
-            def report(states: State, rows: list[Row]) -> bool:
-                if keeper:
-                    keeper.reach(number, states, rows)
-                watch.report(number, states, rows[-1])
-                return not stop.is_set()
-
-            return run(engine, blocks[number], trajectories, reached.get(number), report)
-
-        # Asked with the shapes of a block, so that what is traced for it is not traced again.
-        alone = len(blocks) == 1 or isinstance(engine, Outside) or calls_a_library(engine, *blocks[0])
-        try:
-            states, rows = in_blocks(work, len(blocks), self.count, workers=1 if alone else cores())
-        finally:
-            if isinstance(engine, Outside):
-                engine.close()
-        table = columns(self.env.name, self.algorithms, self.seeds, rows)
-        return Result(
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
-            trajectories=trajectories,
-            columns=table if before is None else extend(before.columns, table),
-            states=states,
-            seconds=time.perf_counter() - began,
-            complete=not stop.is_set(),
-        )
-
-
-def run(
-    engine: Compiled | Outside,
-    block: tuple[Any, Algorithm, Any],
-    trajectories: int,
-    reached: Reached | None,
-    report: Callable[[State, list[Row]], bool],
-) -> tuple[State, Row]:
-    """A block of runs until its budget is spent or `report` says no: its states, and its rows, [iterations, runs]."""
-    policy, algorithm, seeds = block
-    budget = jnp.asarray(trajectories)
-    if reached is not None:
-        states, collected = reached.states, list(reached.rows)
-    else:
-        states, first = engine.start(policy, algorithm, seeds, budget)
-        collected = [] if first is None else [jax.tree.map(np.asarray, first)]
-    going = True
-    while going and bool(unfinished(algorithm, states, budget).any()):
-        units, states, recorded = engine.chunk(policy, algorithm, states, budget)
-        collected.append(jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded))
-        going = report(states, collected)
-    return states, joined(collected)
+from stormpg.result import Result
+from stormpg.training import Reporter, Training
 
 
 def train(
@@ -141,6 +31,7 @@ def train(
     progress: Reporter | None = None,
     checkpoint: Interval | None = Interval(),  # noqa: B008 - it is a constant
     resume: bool = False,
+    logs: Sequence[Logger] = (),
 ) -> Result:
     """Train every seed with a budget of trajectories, large batches included; a batch that would not fit is not sampled.
 
@@ -153,6 +44,7 @@ def train(
     progress      called after each chunk with a `Progress`; returning False stops
     checkpoint    how often the whole state is written to `out` on the way; None: never
     resume        go on with the run that was begun in `out` with the same arguments
+    logs          loggers that are sent every iteration, see `logs`
     """
     env = as_environment(env)
     algorithms: list[Any] = (
@@ -166,12 +58,18 @@ def train(
     training = check_training(env, algorithms, policies, numbers, horizon)
     check_budget(algorithms[0], trajectories)
     if out is None:
-        return training.run(trajectories, progress)
-    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume)
+        return training.run(trajectories, progress, logs=logs)
+    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume, logs)
 
 
 def run_in_folder(
-    training: Training, trajectories: int, folder: Path, progress: Reporter | None, checkpoint: Interval | None, resume: bool
+    training: Training,
+    trajectories: int,
+    folder: Path,
+    progress: Reporter | None,
+    checkpoint: Interval | None,
+    resume: bool,
+    logs: Sequence[Logger],
 ) -> Result:
     """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
     from stormpg import store
@@ -193,7 +91,7 @@ def run_in_folder(
             begun = last_good(folder, mark, lambda i: _shapes(blocks[i]))
         keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
         try:
-            result = training.run(trajectories, progress, keeper, block)
+            result = training.run(trajectories, progress, keeper, block, logs=logs)
         except EnvironmentFailure as error:
             keeper.write()
             raise EnvironmentFailure(f"{error} The state before it is saved: resume the run in {folder}.") from error
@@ -228,16 +126,6 @@ def _algorithm(thing: Any) -> Algorithm:
             'make_algorithm("gpomdp", eta=0.005) for those that share their name with an estimator.'
         )
     return thing
-
-
-def _stack(algorithms: Sequence[Algorithm]) -> Algorithm:
-    try:
-        return stack(algorithms)
-    except ValueError:
-        raise InputError(
-            "the algorithms given differ in more than their float settings (batch sizes, baseline, optimiser ...); "
-            "train each shape by itself."
-        ) from None
 
 
 def check_training(

@@ -1,15 +1,15 @@
-"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, studies."""
+"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies."""
 
 import sys
 
 import jax
 
-from stormpg.cli import about, studies, training
+from stormpg.cli import about, looking, studies, training
 from stormpg.cli.base import app
-from stormpg.errors import InputError
+from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.terminal import err
 
-__all__ = ["about", "main", "studies", "training"]
+__all__ = ["about", "looking", "main", "studies", "training"]
 
 
 def main() -> None:
@@ -21,6 +21,8 @@ def main() -> None:
         sys.exit(app(standalone_mode=False) or 0)
     except InputError as error:
         fail(str(error))
+    except EnvironmentFailure as error:
+        fail(str(error), code=1)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -29,6 +31,6 @@ def main() -> None:
         fail(error.format_message())
 
 
-def fail(message: str) -> None:
+def fail(message: str, code: int = 2) -> None:
     err.print(f"stormpg: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)
-    sys.exit(2)
+    sys.exit(code)

@@ -1,5 +1,9 @@
 """Training and what goes with it: train, evaluate."""
 
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,48 +11,122 @@ import numpy as np
 import typer
 
 from stormpg import store
+from stormpg.checkpoints import Interval
 from stormpg.cli.base import Config, Json, Out, app, finish, flag, with_settings
+from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
+from stormpg.logs import open_logs
 from stormpg.options import Job
+from stormpg.result import Progress, Result
 from stormpg.store import ITERATES
 from stormpg.terminal import out, progress_bar, table
 from stormpg.train import train as run_training
+
+Seconds = Annotated[float, typer.Option(min=0, help="Between two checkpoints in --out, at most.")]
+Iterations = Annotated[int | None, typer.Option(min=1, help="Likewise in iterations.")]
+Logs = Annotated[list[str] | None, typer.Option("--log", help="tensorboard, wandb, mlflow or csv; may be given several times.")]
 
 
 @app.command("train")
 @with_settings
 def train_command(
-    env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`.")] = None,
+    env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
     trajectories: Annotated[str | None, flag("trajectories", int, "Budget, large batches included. [4000]")] = None,
     seeds: Annotated[str | None, flag("seeds", int, "How many. [30]")] = None,
     seed: Annotated[str | None, flag("seed", int, "The first one. [0]")] = None,
     horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
+    async_envs: Annotated[bool | None, typer.Option("--async-envs", help="gym: one process for each environment.")] = None,
+    env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: seconds that a step may take.")] = None,
     config: Config = None,
     folder: Out = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
+    checkpoint_seconds: Seconds = 60.0,
+    checkpoint_iterations: Iterations = None,
+    log: Logs = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
     """Train many seeds at once. Defaults for a pair of the paper are its Tables 2 and 3."""
-    flags = {"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon}
-    job = Job(flags | settings, config)
-    with progress_bar(f"{job.algorithm.name} on {job.env.name}") as progress:
+    flags: dict[str, Any] = {
+        **{"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon},
+        **{"async_envs": async_envs, "env_timeout": env_timeout},
+        **settings,
+    }
+    if resume is not None:
+        given = [f"--{name.replace('_', '-')}" for name, value in {**flags, "out": folder}.items() if value is not None]
+        if given:
+            raise InputError(f"--resume goes on with a run as it was begun: leave out {', '.join(given)}.")
+        arguments = store.Run(resume).arguments()
+        out.print(going_on(arguments["env"]), highlight=False)
+    else:
+        job = Job(flags, config)
+        arguments = job.arguments()
+    folder = folder if resume is None else resume
+    label = f"{arguments['algorithm'][0].name} on {arguments['env'].name}"
+    with open_logs(log or (), folder) as logs, progress_bar(label) as show, stopping() as signals:
+
+        def progress(now: Progress) -> bool:
+            show(now)
+            return not signals
+
         result = run_training(
-            job.env, job.algorithm, job.trajectories, job.seeds, job.seed, job.horizon, job.policy, folder, progress
+            **arguments,
+            out=folder,
+            progress=progress,
+            checkpoint=Interval(checkpoint_seconds, checkpoint_iterations),
+            resume=resume is not None,
+            logs=logs,
         )
+    if signals and not result.complete:
+        where = f" Go on with: stormpg train --resume {folder}" if folder else " Nothing was kept: there was no --out."
+        out.print(f"Stopped at {int(result.states.trajectories.min())} trajectories.{where}", highlight=False)
+        sys.exit(128 + signals[0])
+    show_result(result, folder)
+    finish(as_json, store.summary(result))
+
+
+def going_on(env: Any) -> str:
+    """What resuming an environment means."""
+    if hasattr(env, "open_slots"):
+        return (
+            "Going on. Every episode begins with a reset to its own seed; what the environment keeps from one episode to the "
+            "next besides that is not restored."
+        )
+    return "Going on, bit for bit as if it had not stopped."
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[list[int]]:
+    """The signals that have come: the first SIGINT or SIGTERM lets the chunk end and be saved, the second leaves at once."""
+    came: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show_result(result: Result, folder: Path | None) -> None:
+    """The end of the run, over all seeds."""
     end, summary = result.final_return()[0], store.summary(result)
     headings = ("algorithm", "seeds", "trajectories", "mean", "worst", "best", "diverged", "seconds")
     numbers = [str(len(end)), str(summary["trajectories"]), f"{end.mean():.2f}", f"{end.min():.2f}", f"{end.max():.2f}"]
-    row = [job.algorithm.name, *numbers, str(summary["diverged"][0]), f"{result.seconds:.1f}"]
+    row = [result.algorithms[0].name, *numbers, str(summary["diverged"][0]), f"{result.seconds:.1f}"]
     table(
-        job.env.name,
+        result.env.name,
         headings,
         [row],
         "Undiscounted return over the last 50 trajectories: mean of all seeds, worst and best seed.",
     )
     if folder is not None:
         out.print(f"Written to {folder}", highlight=False)
-    finish(as_json, summary)
 
 
 @app.command("evaluate")

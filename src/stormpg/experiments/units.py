@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import dataclasses
 import gc
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +29,9 @@ from stormpg.train import check_budget, train
 Columns = Mapping[str, np.ndarray]
 Report = Callable[[str, int, int], None]  # a unit's folder, units done, units in all
 
-# Compiling keeps one core busy, so the next unit compiles while this one runs; a GPU's host has more cores.
 # A compiled program takes some 30 MB and many of the mappings that Linux allows a process: after a group they are dropped.
 GROUP = 16
+# Compiling keeps one core busy, so the next unit compiles while this one runs; a GPU's host has more cores.
 AT_ONCE = 2 if jax.default_backend() == "cpu" else 12
 
 
@@ -77,11 +78,11 @@ def run_unit(unit: Unit, root: Path) -> Columns:
         return read_unit(unit, root)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    done: list[None] = []
+    chunks = itertools.count()
 
     def after_compiling(now: Progress) -> None:
-        if not done:
-            done.append(give_memory_back())
+        if next(chunks) == 0:
+            give_memory_back()
 
     train(
         unit.env,

@@ -1,0 +1,147 @@
+"""Training: runs of one shape in blocks, chunk by chunk, until their budget is spent.
+
+Inside JAX a chunk is one compiled program over a block of runs (`compiled`); outside it is one unit of one run (`outside`).
+Python returns between chunks, to collect what was recorded, to keep it, and to report progress.
+"""
+
+import dataclasses
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stormpg.algorithms import Algorithm
+from stormpg.checkpoints import Keeper, Reached, joined
+from stormpg.compiled import Compiled, calls_a_library
+from stormpg.envs import AnyEnvironment, OutsideEnvironment
+from stormpg.errors import InputError
+from stormpg.iteration import Row, State, unfinished
+from stormpg.logs import Logger, send
+from stormpg.outside import Outside
+from stormpg.parallel import block_size, cores, cut, in_blocks
+from stormpg.records import stack, traceable
+from stormpg.result import Progress, Result, Watch, columns, extend
+
+Reporter = Callable[[Progress], Any]  # returning False stops the training
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What is trained: settings of one shape, each with every seed. Run r is setting r // seeds with seed r % seeds."""
+
+    env: AnyEnvironment
+    algorithms: tuple[Algorithm, ...]
+    policies: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    horizon: int
+
+    @property
+    def runs(self) -> tuple[Any, Algorithm, np.ndarray]:
+        """Policy, algorithm and seed of every run, with the runs as first axis."""
+        repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(self.seeds), axis=0))
+        return (
+            repeat(stack([traceable(p) for p in self.policies])),
+            repeat(_stack(self.algorithms)),
+            np.tile(np.asarray(self.seeds, np.int32), len(self.algorithms)),
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self.seeds) * len(self.algorithms)
+
+    def names(self, block: int, size: int) -> list[str]:
+        """What the runs of a block are called in logs."""
+        runs = range(block * size, min((block + 1) * size, self.count))
+        settings = [f"setting-{r // len(self.seeds)}-" if len(self.algorithms) > 1 else "" for r in runs]
+        return [f"{setting}seed-{self.seeds[r % len(self.seeds)]}" for setting, r in zip(settings, runs, strict=True)]
+
+    def block(self) -> int:
+        """How many runs are computed together on this machine."""
+        if isinstance(self.env, OutsideEnvironment):
+            return 1
+        return block_size(self.count, cores()) if jax.default_backend() == "cpu" else self.count
+
+    def run(
+        self,
+        trajectories: int,
+        progress: Reporter | None = None,
+        keeper: Keeper | None = None,
+        block: int | None = None,
+        before: Result | None = None,
+        logs: Sequence[Logger] = (),
+    ) -> Result:
+        """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result."""
+        began, stop, lock = time.perf_counter(), threading.Event(), threading.Lock()
+        watch = Watch(trajectories, began, progress, stop)
+        blocks = cut(self.runs, block or self.block())
+        reached = dict(keeper.blocks) if keeper else {}
+        if before is not None:
+            reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
+        engine = (Outside if isinstance(self.env, OutsideEnvironment) else Compiled)(self.env, self.horizon)  # type: ignore[arg-type]
+
+        def work(number: int) -> tuple[State, Row]:
+            def report(states: State, rows: list[Row]) -> bool:
+                if keeper:
+                    keeper.reach(number, states, rows)
+                if logs:
+                    with lock:
+                        send(logs, self.names(number, len(blocks[0][2])), states, rows[-1])
+                watch.report(number, states, rows[-1])
+                return not stop.is_set()
+
+            return run(engine, blocks[number], trajectories, reached.get(number), report)
+
+        # Asked with the shapes of a block, so that what is traced for it is not traced again.
+        alone = len(blocks) == 1 or isinstance(engine, Outside) or calls_a_library(engine, *blocks[0])
+        try:
+            states, rows = in_blocks(work, len(blocks), self.count, workers=1 if alone else cores())
+        finally:
+            if isinstance(engine, Outside):
+                engine.close()
+        table = columns(self.env.name, self.algorithms, self.seeds, rows)
+        return Result(
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            trajectories=trajectories,
+            columns=table if before is None else extend(before.columns, table),
+            states=states,
+            seconds=time.perf_counter() - began,
+            complete=not stop.is_set(),
+        )
+
+
+def run(
+    engine: Compiled | Outside,
+    block: tuple[Any, Algorithm, Any],
+    trajectories: int,
+    reached: Reached | None,
+    report: Callable[[State, list[Row]], bool],
+) -> tuple[State, Row]:
+    """A block of runs until its budget is spent or `report` says no: its states, and its rows, [iterations, runs]."""
+    policy, algorithm, seeds = block
+    budget = jnp.asarray(trajectories)
+    if reached is not None:
+        states, collected = reached.states, list(reached.rows)
+    else:
+        states, first = engine.start(policy, algorithm, seeds, budget)
+        collected = [] if first is None else [jax.tree.map(np.asarray, first)]
+    going = True
+    while going and bool(unfinished(algorithm, states, budget).any()):
+        units, states, recorded = engine.chunk(policy, algorithm, states, budget)
+        collected.append(jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded))
+        going = report(states, collected)
+    return states, joined(collected)
+
+
+def _stack(algorithms: Sequence[Algorithm]) -> Algorithm:
+    try:
+        return stack(algorithms)
+    except ValueError:
+        raise InputError(
+            "the algorithms given differ in more than their float settings (batch sizes, baseline, optimiser ...); "
+            "train each shape by itself."
+        ) from None
