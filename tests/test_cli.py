@@ -127,7 +127,7 @@ MISTAKES = [
     (["compare", "pendulum", "--baseline", "timed"], "did you mean 'time'"),
     (["compare", "pendulum", "--trajectories", "5"], "the budget is 5 trajectories"),
     (["reproduce", "--out", "held"], "already holds a run"),
-    (["reproduce", "--out", "r", "--decay", "2"], "decay is 2.0"),
+    (["reproduce", "--out", "r", "--decay", "2"], "decay is 2.0; expected a factor in (0, 1]"),
     (["report", "nothing"], "holds no run"),
 ]
 
