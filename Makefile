@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test check lint browser bench clean
+.PHONY: reproduce test check lint browser bench peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
@@ -30,6 +30,15 @@ browser:
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.core $(ARGS)
 
+# What others would use instead, for benchmarks beside it, in an environment of its own.
+peers: .peers/installed
+
+.peers/installed:
+	$(PYTHON) -m venv .peers
+	.peers/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	.peers/bin/pip install --quiet --disable-pip-version-check "stable-baselines3>=2.4" "gymnasium[mujoco]"
+	touch $@
+
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
@@ -41,4 +50,4 @@ bench: .venv/installed-dev
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results
+	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results

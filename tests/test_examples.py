@@ -28,11 +28,14 @@ def blocks(file: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
 
 
-def test_python_in_the_readme(monkeypatch):
+def test_python_in_the_readme(monkeypatch, tmp_path):
     """As it stands, with smaller budgets."""
+    monkeypatch.chdir(tmp_path)
+    learn = stormpg.Agent.learn
+    monkeypatch.setattr(stormpg.Agent, "learn", lambda self, trajectories, **k: learn(self, min(trajectories, 20), **k))
     real = stormpg.train
     monkeypatch.setattr(stormpg, "train", lambda *a, **k: real(*a, **{**k, "trajectories": 20, "seeds": 8, "horizon": 5}))
-    for block in blocks("README.md", "python"):
+    for block in blocks("README.md", "python") + blocks("docs/agent.md", "python"):
         exec(compile(block, "README.md", "exec"), {})
 
 

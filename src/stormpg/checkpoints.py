@@ -51,6 +51,8 @@ class Keeper:
     def __init__(self, folder: Path, fingerprint: str, interval: Interval, begun: Mapping[int, Reached] | None = None) -> None:
         self.folder, self.fingerprint, self.interval = folder, fingerprint, interval
         self.blocks: dict[int, Reached] = dict(begun or {})
+        for left in folder.glob(f".{PATTERN}.part"):  # by a process that was killed while it wrote
+            left.unlink()
         self.number = max((number_of(file) for file in folder.glob(PATTERN)), default=-1) + 1
         self.lock = threading.Lock()
         self.written, self.iterations = time.monotonic(), self.count()

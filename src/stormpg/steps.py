@@ -71,7 +71,11 @@ def optax_step(
     if decay_every < 1:
         raise InputError(f"decay_every is {decay_every}; expected a whole number of at least 1.")
     factory = optimizer if callable(optimizer) else getattr(optax, str(optimizer), None)
-    if not callable(factory):
+    try:
+        known = callable(factory) and hasattr(factory(lambda count: 0.1), "update")
+    except Exception:  # something else of optax's
+        known = False
+    if not known:
         raise InputError(f"unknown optimizer {optimizer!r}: {nearest(str(optimizer), ('adam', 'sgd', 'rmsprop', 'adamw'))}.")
     return Optax(as_float(eta), as_float(decay), as_float(inner_rate), decay_every, factory, separate)
 

@@ -192,7 +192,7 @@ class Run:
 
     def __init__(self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None) -> None:
         self.folder, self.config = Path(folder), read_config(folder)
-        self.env = make(self.config["env"], **self.config["env_settings"]) if env is None else as_environment(env)
+        self.env = _environment(self.config, folder) if env is None else as_environment(env)
         self.seeds, self.horizon = self.config["seeds"], self.config["horizon"]
         if None in self.config["policies"] and policy is None:
             raise InputError(f"the run in {folder} has a policy of its user's own, which cannot be rebuilt from the folder.")
@@ -234,6 +234,18 @@ class Run:
         table = read_metrics(self.folder)
         mine = (table["setting"] == 0) & (table["seed"] == self.seeds[0])
         return jax.tree.map(lambda x: x[:1], states), {name: column[mine] for name, column in table.items()}
+
+
+def _environment(config: Mapping[str, Any], folder: Any) -> Any:
+    """The environment that a config names. A file may not name a module to import, as `gym:module:ID` does."""
+    settings = config["env_settings"]
+    simple = all(isinstance(value, str | int | float | bool | None) for value in settings.values())
+    if config["env"].count(":") > 1 or not simple:
+        raise InputError(f"the run in {folder} is of {config['env'][:80]!r}, which is not made from a file: give env=.")
+    try:
+        return make(config["env"], **settings)
+    except TypeError as error:
+        raise InputError(f"config.json in {folder} has settings that {config['env'][:80]!r} does not take: {error}.") from None
 
 
 def _policy_settings(about: Mapping[str, Any], folder: Any) -> dict[str, Any]:

@@ -1,0 +1,232 @@
+"""Never lose a run: interrupted anywhere, in any way, it goes on bit for bit."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stormpg
+from stormpg import checkpoints, files
+from stormpg.checkpoints import Interval
+from stormpg.errors import InputError
+
+RUN = {"env": "cartpole-continuous", "trajectories": 60, "seeds": 3, "horizon": 8}
+ALGORITHM = stormpg.svrpg(S0=4, B=2, m=2)
+FINAL = ("metrics.parquet", "policy.safetensors", "state.safetensors")
+OFTEN = Interval(None, 1)
+
+
+@pytest.fixture
+def few_units(monkeypatch):
+    """Chunks of two units, so that a small run has many."""
+    from stormpg import compiled
+
+    monkeypatch.setattr(compiled, "CHUNK", 2)
+    compiled.chunk.clear_cache()
+    yield
+    compiled.chunk.clear_cache()
+
+
+def same(one: Path, other: Path) -> None:
+    for name in FINAL:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def interrupted(folder: Path, chunks: int, **more) -> stormpg.Result:
+    """Train, and stop after some chunks."""
+    left = iter(range(chunks))
+    return stormpg.train(
+        **RUN, algorithm=ALGORITHM, out=folder, progress=lambda now: next(left, None) is not None, checkpoint=OFTEN, **more
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["storm-pg", "svrpg", "gpomdp"])
+def test_stopped_and_resumed_is_as_if_never_stopped(few_units, tmp_path, algorithm):
+    sizes = {"S0": 4} if algorithm == "gpomdp" else {"S0": 4, "B": 2}
+    job = {**RUN, "algorithm": stormpg.make_algorithm(algorithm, **sizes)}
+    stormpg.train(**job, out=tmp_path / "whole")
+    calls = iter(range(2))
+    first = stormpg.train(**job, out=tmp_path / "parts", progress=lambda now: next(calls, None) is not None)
+    assert not first.complete
+    assert not (tmp_path / "parts" / "summary.json").exists()
+    assert stormpg.train(**job, out=tmp_path / "parts", resume=True).complete
+    same(tmp_path / "whole", tmp_path / "parts")
+    assert not list((tmp_path / "parts").glob("checkpoint*"))
+    with pytest.raises(InputError, match="is finished"):
+        stormpg.train(**job, out=tmp_path / "parts", resume=True)
+
+
+def test_the_two_last_are_kept(few_units, tmp_path):
+    interrupted(tmp_path, 4)
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 2
+    assert not list(tmp_path.glob(".*part"))
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "foreign", "empty", "nonsense"])
+def test_a_harmed_checkpoint_is_named_and_the_one_before_it_used(few_units, tmp_path, harm):
+    interrupted(tmp_path / "run", 3)
+    stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path / "whole")
+    newest = max((tmp_path / "run").glob("checkpoint-*"), key=checkpoints.number_of)
+    content = bytearray(newest.read_bytes())
+    if harm == "truncated":
+        del content[len(content) // 2 :]
+    if harm == "flipped":
+        content[-5] ^= 1
+    if harm == "empty":
+        content.clear()
+    if harm == "nonsense":
+        content = bytearray(random.Random(0).randbytes(5000))
+    if harm == "foreign":
+        stormpg.train(
+            **RUN, algorithm=stormpg.svrpg(S0=4, B=2, m=2, eta=0.5), out=tmp_path / "other", progress=lambda now: False
+        )
+        content = bytearray(next((tmp_path / "other").glob("checkpoint-*")).read_bytes())
+    newest.write_bytes(content)
+    with pytest.warns(UserWarning, match=newest.name):
+        stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path / "run", resume=True)
+    same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_is_resumed_as_it_was_begun(few_units, tmp_path):
+    interrupted(tmp_path, 2)
+    with pytest.raises(InputError, match="holds a run with trajectories = 60; asked for 70"):
+        stormpg.train(**{**RUN, "trajectories": 70}, algorithm=ALGORITHM, out=tmp_path, resume=True)
+    with pytest.raises(InputError, match="already holds a run"):
+        stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path)
+
+
+def test_the_second_process_is_refused(few_units, tmp_path):
+    interrupted(tmp_path, 2)
+    with checkpoints.Lock(tmp_path), pytest.raises(InputError, match="another process is writing"):
+        stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path, resume=True)
+
+
+COMMAND = ("train", "cartpole-continuous", "--trajectories", "3000", "--seeds", "2", "--horizon", "20", "--S0", "4", "--B", "2")
+
+
+def start(folder: Path, *arguments: str, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "stormpg", *(arguments or (*COMMAND, "--out", str(folder), "--checkpoint-iterations", "1"))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def wait_for_a_checkpoint(folder: Path) -> None:
+    for _ in range(1200):
+        if list(folder.glob("checkpoint-*")):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint was written within a minute")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The run that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert start(folder).wait(timeout=200) == 0
+    return folder
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_as_the_whole_run(tmp_path, whole):
+    """SIGKILL three times in a row to each of two runs; benchmarks/kill.py does fifty."""
+    rng = random.Random(0)
+    for number in range(2):
+        folder = tmp_path / str(number)
+        process = start(folder)
+        for _ in range(3):
+            wait_for_a_checkpoint(folder)
+            time.sleep(rng.uniform(0, 0.3))
+            process.kill()
+            process.wait()
+            process = start(folder, "train", "--resume", str(folder), "--checkpoint-iterations", "1")
+        code = process.wait(timeout=200)
+        # It may have been finished when the last kill came.
+        assert code == 0 or "is finished" in process.stderr.read()
+        same(folder, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_leaves_with_the_usual_code(tmp_path, whole, number, code):
+    folder = tmp_path / "run"
+    process = start(folder)
+    wait_for_a_checkpoint(folder)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (code, "")
+    assert f"--resume {folder}" in out.replace("\n", "")
+    assert start(folder, "train", "--resume", str(folder)).wait(timeout=200) == 0
+    same(folder, whole)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_leaves_the_last_good_checkpoint(tmp_path):
+    """Files may not grow beyond what the first checkpoints take: one line, exit code 2, and it goes on elsewhere later."""
+    folder = tmp_path / "run"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+    process = start(folder, preexec_fn=limit)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 2
+    assert err.count("\n") == 1
+    assert "cannot be written (File too large)" in err
+    left = list(folder.glob("checkpoint-*"))
+    assert left
+    for file in left:
+        files.read_tensors(file)
+    assert not list(folder.glob(".*part"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user, who may not write")
+def test_a_folder_that_turns_read_only(tmp_path):
+    """As a user without rights, since root may write anywhere."""
+    os.chmod(tmp_path, 0o777)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    folder = tmp_path / "run"
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0o777)
+    environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home), "JAX_COMPILATION_CACHE_DIR": str(home)}
+    process = start(folder, user=65534, env=environment)
+    wait_for_a_checkpoint(folder)
+    folder.chmod(0o555)
+    _, err = process.communicate(timeout=100)
+    folder.chmod(0o755)
+    if "ermission" in err and "python" in err.lower() and not list(folder.glob("checkpoint-*")):
+        pytest.skip(f"another user may not run Python here: {err[-200:]}")
+    assert process.returncode == 2, err
+    assert err.count("\n") == 1, err
+    assert "cannot be written (Permission denied)" in err
+    files.read_tensors(max(folder.glob("checkpoint-*"), key=checkpoints.number_of))
+
+
+def test_resume_takes_no_other_settings(tmp_path, capsys, monkeypatch):
+    from stormpg import cli
+
+    monkeypatch.setattr(sys, "argv", ["stormpg", "train", "--resume", str(tmp_path), "--eta", "0.1"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert "leave out --eta" in capsys.readouterr().err
+
+
+def test_runs_of_the_first_format_still_load():
+    """Written by the version before checksums and checkpoints."""
+    folder = Path(__file__).parent / "data" / "format-1"
+    assert json.loads((folder / "config.json").read_text())["format"] == 1
+    agent = stormpg.Agent.load(folder)
+    assert agent.predict(np.zeros(4)).shape == (1,)
+    assert stormpg.store.read_metrics(folder)["trajectories"].max() == 12

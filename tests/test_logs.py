@@ -1,0 +1,72 @@
+"""Logs say what the table says."""
+
+import csv
+import sys
+
+import numpy as np
+import polars
+import pytest
+
+from stormpg import cli
+
+TRAIN = ("train", "cartpole-continuous", "--trajectories", "40", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["stormpg", *TRAIN, "--out", str(tmp_path / "run"), *arguments])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, capsys.readouterr().err
+
+    return run
+
+
+def events(folder):
+    """The scalars of TensorBoard's event files: (tag, step, value), from the records as they lie in the file."""
+    import struct
+
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = []
+    for file in sorted(folder.glob("events*")):
+        content, at = file.read_bytes(), 0
+        while at < len(content):
+            (length,) = struct.unpack_from("<Q", content, at)
+            event = Event.FromString(content[at + 12 : at + 12 + length])
+            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            at += 16 + length
+    return found
+
+
+def test_csv_and_tensorboard_at_once(run, tmp_path):
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    assert run("--log", "csv", "--log", "tensorboard") == (0, "")
+    table = polars.read_parquet(tmp_path / "run" / "metrics.parquet")
+    with (tmp_path / "run" / "log.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(table)
+    for seed in (0, 1):
+        mine = table.filter(polars.col("seed") == seed)
+        logged = [row for row in rows if row["run"] == f"seed-{seed}"]
+        np.testing.assert_allclose([float(r["mean_return"]) for r in logged], mine["return"], rtol=1e-6)
+        np.testing.assert_array_equal([int(r["trajectories"]) for r in logged], mine["trajectories"])
+        shown = [e for e in events(tmp_path / "run" / "tensorboard" / f"seed-{seed}") if e[0] == "mean_return"]
+        np.testing.assert_array_equal([step for _, step, _ in shown], mine["trajectories"])
+        np.testing.assert_allclose([value for *_, value in shown], mine["return"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_log_that_is_not_installed_says_what_to_install(run, tmp_path, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    code, err = run("--log", name)
+    assert code == 2
+    assert f"pip install 'stormpg[{name}]'" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_log(run):
+    code, err = run("--log", "tensorbord")
+    assert code == 2
+    assert "did you mean 'tensorboard'" in err

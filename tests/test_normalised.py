@@ -1,0 +1,82 @@
+"""Observation normalisation is exact: statistics are those of what was seen, and weights those of what was sampled from."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import stormpg
+from stormpg.acting import actor
+from stormpg.estimators import estimate
+from stormpg.testing import check_policy
+from stormpg.trajectories import rollout
+
+ENV = stormpg.make("pendulum")
+POLICY = stormpg.policy_for(ENV, normalise=True)
+
+
+def after(batches, horizon=20):
+    """Parameters whose statistics have seen some batches, and those batches."""
+    params, seen = POLICY.init(jax.random.key(0)), []
+    for i in range(batches):
+        batch = rollout(ENV, POLICY, params, jax.random.key(i + 1), 4, horizon)
+        seen.append(batch)
+        params = POLICY.observe(params, params, batch)
+    return params, seen
+
+
+def test_the_statistics_are_those_of_everything_seen(float64):
+    params, seen = after(5)
+    everything = np.concatenate([np.asarray(b.observation[b.mask > 0]) for b in seen])
+    shift, spread = POLICY.shift_and_spread(params)
+    np.testing.assert_allclose(shift, everything.mean(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(spread, np.sqrt(everything.var(axis=0) + 1e-8), rtol=1e-8)
+
+
+def test_nothing_is_scaled_before_anything_was_seen():
+    np.testing.assert_allclose(POLICY.scale(POLICY.init(jax.random.key(0)), jnp.array([1.0, -2.0, 3.0])), [1, -2, 3], rtol=1e-6)
+
+
+def test_gradients_do_not_move_the_statistics():
+    params, seen = after(2)
+    g = stormpg.gradient(stormpg.gpomdp(0.99), POLICY, params, seen[-1])
+    assert all(float(jnp.abs(x).max()) == 0 for x in jax.tree.leaves(g["seen"]))
+    assert any(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(g["policy"]))
+
+
+def test_weights_against_older_parameters_use_their_own_statistics(float64):
+    """The ratio of the densities that sampled: with old statistics below, with new ones above."""
+    old, _ = after(1)
+    new, _ = after(3)
+    batch = rollout(ENV, POLICY, new, jax.random.key(9), 3, 10)
+    found = estimate(stormpg.gpomdp(0.99), POLICY, old, batch).weight
+    densities = [
+        jax.vmap(jax.vmap(POLICY.log_prob, (None, 0, 0)), (None, 0, 0))(p, batch.observation, batch.action) for p in (old, new)
+    ]
+    np.testing.assert_allclose(found, np.exp(np.cumsum(densities[0] - densities[1], axis=1)), rtol=1e-6)
+    assert np.abs(found - 1).max() > 1e-3
+
+
+def test_it_is_a_policy_and_acts_alike_in_numpy():
+    check_policy(ENV, POLICY)
+    params, _ = after(3)
+    observations = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    noise = np.random.default_rng(1).normal(size=(6, 1)).astype(np.float32)
+    there = jax.vmap(POLICY.act, (None, 0, 0))(params, observations, noise)
+    np.testing.assert_allclose(actor(POLICY, params).act(observations, noise), there, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        actor(POLICY, params).mode(observations), jax.vmap(POLICY.mode, (None, 0))(params, observations), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_it_trains_and_is_saved(tmp_path):
+    result = stormpg.train(
+        ENV, stormpg.storm_pg(S0=4, B=2), trajectories=20, seeds=2, horizon=10, policy=POLICY, out=tmp_path / "run"
+    )
+    assert float(result.params("last")["seen"].number) == 200  # every step of every trajectory
+    back = dict((seed, params) for _, seed, params in stormpg.store.Run(tmp_path / "run").iterates("last"))
+    jax.tree.map(np.testing.assert_array_equal, back[1], result.params("last", seed=1))
+
+
+def test_svrpo_and_normalisation():
+    result = stormpg.train(ENV, stormpg.svrpo(S0=6, B=3, m=2), trajectories=18, seeds=1, horizon=10, policy=POLICY)
+    assert float(result.params("last")["seen"].number) == 180  # small batches are drawn of the large one, and not counted twice
