@@ -63,14 +63,15 @@ class Sampler:
         acting, count = actor(policy, params), slots.num_envs
         parts: list[Any] = []
         for first in range(0, n, count):
-            mine = np.minimum(np.arange(first, first + count), n - 1)  # idle slots repeat the last episode
+            mine = np.minimum(np.arange(first, first + count), n - 1)
             act = lambda h, seen, mine=mine: acting.mode(seen) if deterministic else acting.act(seen, noise[mine, h])
-            parts.append(self.episodes(slots, [int(s) for s in seeds[mine]], act))
+            wanted = [int(seed) if first + i < n else None for i, seed in enumerate(seeds[mine])]  # the other slots wait
+            parts.append(self.episodes(slots, wanted, act))
         return jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
 
-    def episodes(self, slots: VectorEnv, seeds: list[int], act: Callable[[int, np.ndarray], np.ndarray]) -> Trajectories:
-        """One episode in each slot."""
-        env, alive = self.env, np.ones(len(seeds), bool)
+    def episodes(self, slots: VectorEnv, seeds: list[int | None], act: Callable[[int, np.ndarray], np.ndarray]) -> Trajectories:
+        """One episode in each slot that has a seed."""
+        env, alive = self.env, np.array([seed is not None for seed in seeds])
         record: Any = self.blank(len(seeds))
         observations, actions, rewards, mask, _ = record
         try:
@@ -102,7 +103,7 @@ class Sampler:
             *zeros((3, *steps), np.float32),
         )
 
-    def check(self, observations: np.ndarray, rewards: np.ndarray, mask: np.ndarray, seeds: list[int]) -> None:
+    def check(self, observations: np.ndarray, rewards: np.ndarray, mask: np.ndarray, seeds: list[int | None]) -> None:
         """EnvironmentFailure where an episode holds numbers that are not finite."""
         taken = mask > 0
         for name, values in (("a reward", rewards), ("an observation", observations)):

@@ -23,8 +23,8 @@ NO_LIMIT = 1000  # the horizon of an environment that has no time limit
 class OneEpisode(gymnasium.Wrapper):
     """An environment as a slot sees it: flat, one episode for each seed, idle after its end.
 
-    A reset without a seed, which vector environments give after an episode, is not passed on. What goes wrong is told with
-    the seed that repeats it.
+    A reset without a seed, as vector environments give after an episode, lets it wait. What goes wrong is told with the seed
+    that repeats it.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -36,8 +36,9 @@ class OneEpisode(gymnasium.Wrapper):
         self.seen = np.zeros(self.observation_space.shape, np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.idle = seed is None
         if seed is not None:
-            self.seed, self.steps, self.idle = seed, 0, False
+            self.seed, self.steps = seed, 0
             self.seen = self._flat(self._guard(self.env.reset, seed=seed, options=options)[0])
         return self.seen, {}
 
