@@ -74,7 +74,8 @@ def test_blocks_do_not_change_the_runs():
     def work(runs):
         return runs * 2, (np.tile(np.asarray(runs), (3, 1)),)
 
-    states, rows = in_blocks(work, cut(jnp.arange(7), workers=2), 7, workers=2)
+    blocks = cut(jnp.arange(7), block_size(7, workers=2))
+    states, rows = in_blocks(lambda number: work(blocks[number]), len(blocks), 7, workers=2)
     np.testing.assert_array_equal(states, 2 * np.arange(7))
     np.testing.assert_array_equal(rows[0], np.tile(np.arange(7), (3, 1)))
 

@@ -7,6 +7,7 @@ a rollout inside JAX: the seed of its reset and the noise of its actions are dra
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -42,9 +43,10 @@ class Sampler:
     def close(self) -> None:
         slots, self.slots = self.slots, None
         if slots is not None:
-            # A broken environment may not close; what it broke with has been told.
-            with contextlib.suppress(Exception):
-                slots.close(**({"terminate": True} if hasattr(slots, "processes") else {}))
+            # A broken environment may not close, or complain; what it broke with has been told.
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                slots.close()
 
     def open(self, n: int) -> VectorEnv:
         """n slots, or as many as can be had."""
@@ -76,11 +78,14 @@ class Sampler:
         observations, actions, rewards, mask, _ = record
         try:
             seen, _ = slots.reset(seed=seeds)
+            self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
             for h in range(self.horizon):
                 action = act(h, seen)
                 observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
                 sent = action if env.low is None else np.clip(action, env.low, env.high)
                 seen, reward, terminated, truncated, _ = slots.step(sent)
+                if not (np.isfinite(reward).all() and np.isfinite(seen).all()):
+                    self.check(h + 1, seen, reward, alive, seeds)
                 rewards[:, h] = np.where(alive, reward, 0.0)
                 alive &= ~(terminated | truncated)
                 if not alive.any():
@@ -90,7 +95,6 @@ class Sampler:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".rstrip(": ")
             raise EnvironmentFailure(f"{env.name} failed in an episode of the seeds {seeds}: {reason}") from error
-        self.check(observations, rewards, mask, seeds)
         return record
 
     def blank(self, n: int) -> Trajectories:
@@ -103,15 +107,14 @@ class Sampler:
             *zeros((3, *steps), np.float32),
         )
 
-    def check(self, observations: np.ndarray, rewards: np.ndarray, mask: np.ndarray, seeds: list[int | None]) -> None:
-        """EnvironmentFailure where an episode holds numbers that are not finite."""
-        taken = mask > 0
-        for name, values in (("a reward", rewards), ("an observation", observations)):
-            bad = ~np.isfinite(values.reshape(*taken.shape, -1)).all(axis=-1) & taken
+    def check(self, step: int, seen: np.ndarray, reward: np.ndarray, alive: np.ndarray, seeds: list[int | None]) -> None:
+        """EnvironmentFailure where an episode that runs gave a number that is not finite."""
+        for name, values in (("a reward", reward), ("an observation", seen)):
+            bad = alive & ~np.isfinite(values.reshape(len(alive), -1)).all(axis=1)
             if bad.any():
-                slot, step = np.argwhere(bad)[0]
+                slot = int(bad.argmax())
                 raise EnvironmentFailure(
-                    f"{self.env.name} gave {name} that is not a finite number ({values[slot, step]}) at step {step} "
+                    f"{self.env.name} gave {name} that is not a finite number ({values[slot]}) at step {step} "
                     f"of the episode with seed {seeds[slot]}."
                 )
 

@@ -55,6 +55,8 @@ def save(result: Any, folder: str | os.PathLike[str]) -> Path:
     import polars
 
     path = Path(folder)
+    if is_whole(path):
+        prepare(path)
     if not (path / "config.json").exists():
         begin(describe(result, result.trajectories), path)
     iterates = {"last": result.states.params, "uniform": result.states.uniform, "best": result.states.best}

@@ -85,12 +85,16 @@ class Training:
         engine = (Outside if isinstance(self.env, OutsideEnvironment) else Compiled)(self.env, self.horizon)  # type: ignore[arg-type]
 
         def work(number: int) -> tuple[State, Row]:
+            told = len(reached[number].rows) if number in reached else 0
+
             def report(states: State, rows: list[Row]) -> bool:
+                nonlocal told
                 if keeper:
                     keeper.reach(number, states, rows)
                 if logs:
                     with lock:
-                        send(logs, self.names(number, len(blocks[0][2])), states, rows[-1])
+                        send(logs, self.names(number, len(blocks[0][2])), states, joined(rows[told:]))
+                    told = len(rows)
                 watch.report(number, states, rows[-1])
                 return not stop.is_set()
 

@@ -87,7 +87,8 @@ def flat_actions(space: spaces.Space) -> spaces.Box | spaces.Discrete:
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        return spaces.Box(space.low.reshape(-1), space.high.reshape(-1), dtype=np.float32)
+        low, high = (bound.reshape(-1).astype(np.float32) for bound in (space.low, space.high))
+        return spaces.Box(low, high, dtype=np.float32)
     raise InputError(f"actions in {space} are not supported; expected a Box of floats or a Discrete space.")
 
 
@@ -147,10 +148,18 @@ class Patient(gymnasium.vector.AsyncVectorEnv):
     def step_wait(self, timeout: float | None = None) -> Any:
         return self._patiently(super().step_wait)
 
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Whatever state they are in, hanging or gone."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in self.parent_pipes:
+            pipe.close()
+
     def _patiently(self, wait: Callable[..., Any]) -> Any:
         try:
             return wait(timeout=self.seconds)
-        except TimeoutError:
+        except multiprocessing.TimeoutError:
             raise EnvironmentFailure(f"an environment took longer than {self.seconds} seconds for a step.") from None
         except (EOFError, ConnectionError) as error:
             codes = [p.exitcode for p in self.processes if not p.is_alive()]
@@ -198,7 +207,13 @@ class _Lent:
 
     def __init__(self, vector: Any) -> None:
         self.vector, self.num_envs = vector, vector.num_envs
-        self.reset = vector.reset
+
+    def reset(self, seed: list[int | None]) -> Any:
+        seeds = [one or 0 for one in seed]
+        try:
+            return self.vector.reset(seed=seeds)
+        except (gymnasium.error.Error, TypeError, ValueError):  # one that takes a single seed for all
+            return self.vector.reset(seed=seeds[0])
 
     def step(self, actions: np.ndarray) -> Any:
         space = self.vector.single_action_space
