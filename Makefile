@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test check lint browser bench peers clean
+.PHONY: reproduce test check lint browser bench adapters peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
@@ -30,6 +30,15 @@ browser:
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.core $(ARGS)
 
+# gymnax and brax are large, and gymnax holds Gymnasium back: their tests have an environment of their own.
+adapters: .adapters/installed
+	.adapters/bin/python -m pytest -q tests/test_adapters.py $(ARGS)
+
+.adapters/installed: pyproject.toml
+	$(PYTHON) -m venv .adapters
+	.adapters/bin/pip install --quiet --disable-pip-version-check --editable ".[dev,gymnax,brax]"
+	touch $@
+
 # What others would use instead, for benchmarks beside it, in an environment of its own.
 peers: .peers/installed
 
@@ -50,4 +59,4 @@ peers: .peers/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results
+	rm -rf .venv .adapters .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results

@@ -12,12 +12,18 @@ length of a rollout.
 """
 
 import dataclasses
+import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from stormpg.errors import InputError
 
 
 class Box(NamedTuple):
@@ -71,6 +77,24 @@ class OutsideEnvironment:
 
 
 AnyEnvironment = Environment | OutsideEnvironment
+
+
+def as_key(name: str, settings: Mapping[str, Any]) -> str:
+    """Settings of another library's environment as JSON, which can be the key of a cache."""
+    try:
+        return json.dumps(settings, sort_keys=True)
+    except TypeError as error:
+        raise InputError(f"{name} takes settings that are numbers, words or lists of them: {error}.") from None
+
+
+def flat(observation: Any) -> Array:
+    """A tree of arrays as one vector."""
+    return ravel_pytree(observation)[0].astype(jnp.float32)
+
+
+def flat_size(shapes: Any) -> int:
+    """The length of that vector."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
 
 
 def only(action: Array) -> Array:

@@ -6,16 +6,14 @@ They are taken without Brax's wrappers: nothing resets itself, and the usual tim
 import dataclasses
 import functools
 import json
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from brax import envs
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
-from stormpg.envs.base import Box, Environment
+from stormpg.envs.base import Box, Environment, as_key, flat, flat_size
 from stormpg.errors import InputError, choose
 
 HORIZON = 1000  # Brax's own `episode_length`
@@ -23,11 +21,7 @@ HORIZON = 1000  # Brax's own `episode_length`
 
 def make(name: str, **settings: Any) -> Environment:
     """`make("brax:ant", backend="spring")`. Settings go to the constructor of Brax's environment."""
-    try:
-        text = json.dumps(settings, sort_keys=True)
-    except TypeError as error:
-        raise InputError(f"brax:{name} takes settings that are numbers, words or lists of them: {error}.") from None
-    return dataclasses.replace(_environment(name, text), settings=settings)
+    return dataclasses.replace(_environment(name, as_key(f"brax:{name}", settings)), settings=settings)
 
 
 @functools.cache
@@ -43,15 +37,10 @@ def _environment(name: str, text: str) -> Environment:
 
     def reset(key: Array) -> tuple[Any, Array]:
         state = env.reset(key)
-        return state, _flat(state.obs)
+        return state, flat(state.obs)
 
     def step(key: Array, state: Any, action: Array) -> tuple[Any, Array, Array, Array]:
         state = env.step(state, jnp.clip(action, -1.0, 1.0))  # Brax's actions, which it scales to each actuator
-        return state, _flat(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0
+        return state, flat(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0
 
-    size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
-    return Environment(f"brax:{name}", reset, step, Box((size,)), Box((env.action_size,), -1.0, 1.0), HORIZON)
-
-
-def _flat(observation: Any) -> Array:
-    return ravel_pytree(observation)[0].astype(jnp.float32)
+    return Environment(f"brax:{name}", reset, step, Box((flat_size(shapes),)), Box((env.action_size,), -1.0, 1.0), HORIZON)

@@ -17,9 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnax.environments import spaces
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
-from stormpg.envs.base import Box, Discrete, Environment, Space
+from stormpg.envs.base import Box, Discrete, Environment, Space, as_key, flat, flat_size
 from stormpg.errors import InputError, choose, nearest
 
 SMALL = 1000  # the most discrete observations that stay numbers, for a policy that is a table
@@ -27,11 +26,7 @@ SMALL = 1000  # the most discrete observations that stay numbers, for a policy t
 
 def make(name: str, **settings: Any) -> Environment:
     """`make("gymnax:Pendulum-v1", g=9.81)`. Settings are gymnax's parameters of an environment, or of its constructor."""
-    try:
-        text = json.dumps(settings, sort_keys=True)
-    except TypeError as error:
-        raise InputError(f"gymnax:{name} takes settings that are numbers, words or lists of them: {error}.") from None
-    return dataclasses.replace(_environment(name, text), settings=settings)
+    return dataclasses.replace(_environment(name, as_key(f"gymnax:{name}", settings)), settings=settings)
 
 
 @functools.cache
@@ -93,5 +88,4 @@ def _observations(space: Any, shapes: Any, table: bool) -> tuple[Space, Callable
         if table and space.n <= SMALL:
             return Discrete(int(space.n)), lambda observation: jnp.asarray(observation, jnp.int32)
         return Box((int(space.n),)), lambda observation: jax.nn.one_hot(observation, space.n, dtype=jnp.float32)
-    size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
-    return Box((size,)), lambda observation: ravel_pytree(observation)[0].astype(jnp.float32)
+    return Box((flat_size(shapes),)), flat

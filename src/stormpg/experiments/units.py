@@ -30,7 +30,7 @@ Columns = Mapping[str, np.ndarray]
 Report = Callable[[str, int, int], None]  # a unit's folder, units done, units in all
 
 # A compiled program takes some 30 MB and many of the mappings that Linux allows a process: after a group they are dropped.
-GROUP = 16 if jax.default_backend() == "cpu" else 1000
+GROUP = 8 if jax.default_backend() == "cpu" else 1000
 # Compiling keeps one core busy, so the next unit compiles while this one runs; a GPU's host has more cores.
 AT_ONCE = 2 if jax.default_backend() == "cpu" else 12
 
