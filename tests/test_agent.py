@@ -13,6 +13,7 @@ import stormpg
 from stormpg import Agent
 from stormpg.errors import InputError
 
+pytestmark = pytest.mark.slow
 ALGORITHM = stormpg.storm_pg(S0=4, B=2)
 
 

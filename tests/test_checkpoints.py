@@ -17,6 +17,8 @@ from stormpg import checkpoints, files
 from stormpg.checkpoints import Interval
 from stormpg.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 RUN = {"env": "cartpole-continuous", "trajectories": 60, "seeds": 3, "horizon": 8}
 ALGORITHM = stormpg.svrpg(S0=4, B=2, m=2)
 FINAL = ("metrics.parquet", "policy.safetensors", "state.safetensors")

@@ -11,6 +11,8 @@ import pytest
 import stormpg
 from stormpg import algorithms
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

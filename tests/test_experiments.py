@@ -16,6 +16,8 @@ from stormpg.experiments.study import claim_folder
 from stormpg.experiments.units import Unit, Workshop, run_unit, split_settings
 from stormpg.stats import Interval
 
+pytestmark = pytest.mark.slow
+
 GRID = protocols.grid_for(4000)
 SMALL = Unit(
     "runs/a",

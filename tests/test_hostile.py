@@ -15,6 +15,7 @@ from stormpg import files, store
 from stormpg.errors import InputError
 from stormpg.options import read_toml
 
+pytestmark = pytest.mark.slow
 GOOD = Path(__file__).parent / "data" / "format-1"
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

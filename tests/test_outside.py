@@ -14,6 +14,8 @@ from stormpg import outside
 from stormpg.envs import gym
 from stormpg.errors import EnvironmentFailure, InputError
 
+pytestmark = pytest.mark.slow
+
 CARTPOLE = "gym:CartPole-v1"
 
 

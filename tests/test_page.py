@@ -12,6 +12,8 @@ import pytest
 
 from stormpg.report.page import embedded, write_page
 
+pytestmark = pytest.mark.slow
+
 ALGORITHMS = ("STORM-PG", "SRVR-PG", "SVRPG", "GPOMDP", "Adam")
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -21,6 +21,8 @@ from stormpg.errors import InputError
 from stormpg.evaluate import Evaluation
 from stormpg.render import RATES, render
 
+pytestmark = pytest.mark.slow
+
 
 def run_of(env: str, folder: Path, **settings) -> Path:
     """A tiny run."""

@@ -11,6 +11,8 @@ import pytest
 
 from stormpg.envs import rllab_mountain_car as car
 
+pytestmark = pytest.mark.slow
+
 EPISODES, HORIZON = 12, 1000
 
 # Policies as the recordings have them, and others, of x, its speed v and normal noise n.
