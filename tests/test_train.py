@@ -56,6 +56,7 @@ def test_metrics_have_the_public_columns():
     assert (table["weight_max"] >= table["weight_mean"] * 0.999).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpomdp", "svrpg", "srvr-pg", "storm-pg"])
 def test_a_seed_alone_follows_itself_in_a_batch(name):
     """Same random numbers, so the same to rounding over the first ten iterations."""
@@ -89,6 +90,7 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
     assert calls_a_library(Compiled(env, 5), stack([solving, solving]), algorithm, np.arange(2))
 
 
+@pytest.mark.slow
 def test_float_settings_are_one_batch():
     """A list of algorithms that differ in floats trains as each one would alone, and compiles once."""
     etas, alphas = (0.001, 0.01, 0.05), (0.3, 0.9, 1.0)
@@ -135,6 +137,7 @@ def trap() -> Environment:
     return Environment("trap", reset, step, Box((1,)), Box((1,)), horizon=2)
 
 
+@pytest.mark.slow
 def test_a_diverged_seed_is_frozen_and_alone():
     result = stormpg.train(trap(), stormpg.make_algorithm("gpomdp", S0=4, baseline="none"), trajectories=40, seeds=12)
     diverged = per_seed(result, "diverged")
@@ -152,6 +155,7 @@ def test_a_diverged_seed_is_frozen_and_alone():
     assert (per_seed(result, "trajectories")[:, -1] == 40).all()
 
 
+@pytest.mark.slow
 def test_divergence_freezes_the_last_finite_state():
     env, algorithm = stormpg.make(ENV), stormpg.storm_pg(S0=3, B=2)
     policy = stormpg.policy_for(env)
