@@ -1,7 +1,6 @@
 """Agent: one policy on one environment, with the verbs of Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import contextlib
-import dataclasses
 import functools
 import os
 import shutil
@@ -81,7 +80,7 @@ class Agent:
                 return None if callback is None else callback(now)
 
             self.result = self.training.run(done + trajectories, progress, before=before)
-        self.__dict__.pop("actor", None)
+        self.__dict__.pop("_actor", None)
         return self
 
     def predict(self, observation: Any, deterministic: bool = True) -> np.ndarray:
@@ -99,11 +98,9 @@ class Agent:
         actions = env.unflatten(actions) if isinstance(env, OutsideEnvironment) else _clipped(env.action_space, actions)
         return actions if flat.ndim > len(shape) else actions[0]
 
-    @property
+    @functools.cached_property
     def _actor(self) -> Any:
-        if "actor" not in self.__dict__:
-            self.actor = actor(self.policy, self.params)
-        return self.actor
+        return actor(self.policy, self.params)
 
     def _noise(self, n: int) -> np.ndarray:
         self.calls += 1
@@ -140,8 +137,7 @@ class Agent:
         run = store.Run(path, env, policy)
         agent = cls(run.env, run.algorithms()[0], run.seeds[0], run.policies[0], run.horizon)
         states, table = run.first()
-        fields = {field.name: getattr(agent.training, field.name) for field in dataclasses.fields(agent.training)}
-        agent.result = Result(**fields, trajectories=int(states.trajectories[0]), columns=table, states=states, seconds=0.0)
+        agent.result = agent.training.result(int(states.trajectories[0]), table, states)
         return agent
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:

@@ -33,6 +33,11 @@ class Greedy(NamedTuple):
         return jnp.zeros(())
 
 
+def episodes_key(seed: int) -> Array:
+    """The key of the episodes that are played with a seed, apart from the keys a training run with it draws."""
+    return jax.random.fold_in(jax.random.key(seed), 2**31)
+
+
 def evaluate(
     env: AnyEnvironment,
     policy: Any,
@@ -43,7 +48,7 @@ def evaluate(
     horizon: int | None = None,
 ) -> Evaluation:
     """Play episodes with the policy as it samples, or (deterministic) with its mode."""
-    key = jax.random.fold_in(jax.random.key(seed), 2**31)  # apart from the keys a training run with this seed draws
+    key = episodes_key(seed)
     length = env.horizon if horizon is None else horizon
     if isinstance(env, OutsideEnvironment):
         with Sampler(env, length) as sampler:

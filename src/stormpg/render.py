@@ -19,6 +19,7 @@ from stormpg.acting import actor
 from stormpg.drawing import captioned, draw, with_headroom
 from stormpg.envs import Environment, OutsideEnvironment, cartpole, pendulum, rllab_cartpole, rllab_mountain_car
 from stormpg.errors import InputError
+from stormpg.evaluate import episodes_key
 from stormpg.files import write_file
 from stormpg.films import FASTEST, writer
 from stormpg.records import Tree, traceable
@@ -85,7 +86,7 @@ def render(
     with contextlib.closing(kind(run.env, policy, params, deterministic)) as stage:
         done = Rendering(file, frame_rate(fps, stage.rate, file), [], [])
         # As `evaluate` and the rollouts draw them.
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 2**31), (episodes, 3))
+        keys = jax.random.split(episodes_key(seed), (episodes, 3))
         draws = noise_of(policy, keys[:, 1], run.horizon)
         frames = film((stage.episode(keys[i], draws[i]) for i in range(episodes)), done)
 

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -108,14 +108,15 @@ class Training:
             if isinstance(engine, Outside):
                 engine.close()
         table = columns(self.env.name, self.algorithms, self.seeds, rows)
-        return Result(
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
-            trajectories=trajectories,
-            columns=table if before is None else extend(before.columns, table),
-            states=states,
-            seconds=time.perf_counter() - began,
-            complete=not stop.is_set(),
-        )
+        table = table if before is None else extend(before.columns, table)
+        return self.result(trajectories, table, states, time.perf_counter() - began, not stop.is_set())
+
+    def result(
+        self, trajectories: int, table: Mapping[str, np.ndarray], states: State, seconds: float = 0.0, complete: bool = True
+    ) -> Result:
+        """What it has come to."""
+        mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return Result(**mine, trajectories=trajectories, columns=table, states=states, seconds=seconds, complete=complete)
 
 
 def run(

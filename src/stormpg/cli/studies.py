@@ -36,7 +36,7 @@ def reproduce_command(
     as_json: Json = False,
 ) -> None:
     """The paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
-    plan = reproduction.Plan(seeds, trajectories, baseline, decay, decay_every)
+    plan = reproduction.Plan(seeds, trajectories, baseline=baseline, decay=decay, decay_every=decay_every)
     with unit_bar("reproduce") as report:
         data = reproduction.reproduce(Workshop(folder, report), plan, full, [this_command()])
     show(data, folder, as_json)
@@ -58,7 +58,8 @@ def compare_command(
 ) -> None:
     """Several algorithms on one environment, with the same page and the same statistics as `reproduce`."""
     names = check_algorithms([name.strip() for name in algorithms.split(",") if name.strip()])
-    wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, baseline, decay, decay_every)
+    switches = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
+    wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, **switches)  # type: ignore[arg-type]
     with unit_bar("compare") as report:
         data = comparison.compare(Workshop(folder, report), wanted, tune, [this_command()])
     show(data, folder, as_json)

@@ -8,13 +8,13 @@ from typing import Any
 from stormpg import store
 from stormpg.errors import InputError
 from stormpg.experiments.content import content
-from stormpg.experiments.study import ABOUT, Task, Tuning, claim_folder, fixed_unit, tune_task
+from stormpg.experiments.study import ABOUT, Switches, Task, Tuning, claim_folder, fixed_unit, tune_task
 from stormpg.experiments.units import Workshop, split_settings
 from stormpg.report.write import write_report
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(Switches):
     """What is asked for."""
 
     env: str
@@ -22,13 +22,6 @@ class Comparison:
     trajectories: int
     seeds: int
     horizon: int | None = None
-    baseline: str | None = None
-    decay: float | None = None
-    decay_every: int | None = None
-
-    @property
-    def switches(self) -> dict[str, Any]:
-        return {"baseline": self.baseline, "decay": self.decay, "decay_every": self.decay_every}
 
 
 def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from stormpg.experiments.content import content
 from stormpg.experiments.limits import judge_limits
 from stormpg.experiments.paper import FIGURES, Figure, settings_for
 from stormpg.experiments.protocols import WINDOW, Curves
-from stormpg.experiments.study import Task, Tuning, claim_folder, fixed_unit, shared_settings, tune_task
+from stormpg.experiments.study import Switches, Task, Tuning, claim_folder, fixed_unit, shared_settings, tune_task
 from stormpg.experiments.units import Unit, Workshop
 from stormpg.report.write import write_report
 from stormpg.stats import Interval, percentiles
@@ -39,18 +39,11 @@ NOTES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(Switches):
     """What is asked for. `trajectories` cuts every budget, for a quick look."""
 
     seeds: int = 30
     trajectories: int | None = None
-    baseline: str | None = None
-    decay: float | None = None
-    decay_every: int | None = None
-
-    @property
-    def switches(self) -> dict[str, Any]:
-        return {"baseline": self.baseline, "decay": self.decay, "decay_every": self.decay_every}
 
     def budget(self, trajectories: int) -> int:
         return trajectories if self.trajectories is None else min(trajectories, self.trajectories)

@@ -17,6 +17,19 @@ from stormpg.experiments.units import Columns, Unit, Workshop
 ABOUT = "experiment.json"  # what a folder was asked to hold
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Switches:
+    """What is switched for every algorithm of a study that has it; None: its own."""
+
+    baseline: str | None = None
+    decay: float | None = None
+    decay_every: int | None = None
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        return {"baseline": self.baseline, "decay": self.decay, "decay_every": self.decay_every}
+
+
 @dataclasses.dataclass
 class Task:
     """An environment with the runs of each algorithm: with the settings given, and with tuned ones."""
