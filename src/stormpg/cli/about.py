@@ -43,11 +43,32 @@ def describe_space(space: Any) -> str:
 @app.command("doctor")
 def doctor_command(as_json: Json = False) -> None:
     """Versions, devices, and what is missing."""
-    needed = ("jax", "jaxlib", "optax", "numpy", "safetensors", "polars", "rich", "typer", "scipy", "matplotlib")
+    needed = (
+        "jax",
+        "jaxlib",
+        "optax",
+        "numpy",
+        "safetensors",
+        "polars",
+        "rich",
+        "typer",
+        "scipy",
+        "matplotlib",
+        "plotly",
+        "pillow",
+    )
     optional = {
         "gymnasium": "environments outside JAX",
         "equinox": "your own networks as modules",
         "box2d": "rllab's real engine",
+        "mujoco": "Gymnasium's robots",
+        "gymnax": "gymnax: environments",
+        "brax": "brax: environments",
+        "imageio-ffmpeg": "films as MP4",
+        "tensorboardX": "--log tensorboard",
+        "wandb": "--log wandb",
+        "mlflow-skinny": "--log mlflow",
+        "onnx": "export of policies",
     }
     found = {name: version_of(name) for name in (*needed, *optional)}
     rows = [["python", platform.python_version(), "needed"]]

@@ -13,6 +13,7 @@ import typer
 from stormpg import store
 from stormpg.checkpoints import Interval
 from stormpg.cli.base import Config, Json, Out, app, finish, flag, with_settings
+from stormpg.envs import OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.logs import open_logs
@@ -88,7 +89,7 @@ def train_command(
 
 def going_on(env: Any) -> str:
     """What resuming an environment means."""
-    if hasattr(env, "open_slots"):
+    if isinstance(env, OutsideEnvironment):
         return (
             "Going on. Every episode begins with a reset to its own seed; what the environment keeps from one episode to the "
             "next besides that is not restored."
