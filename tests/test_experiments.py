@@ -8,12 +8,13 @@ import pytest
 
 import stormpg
 from stormpg.errors import InputError
-from stormpg.experiments import claims, comparison, protocols, robustness, tuning, variance
+from stormpg.experiments import claims, comparison, protocols, robustness, tuning, variance, workshop
 from stormpg.experiments.content import simple
 from stormpg.experiments.paper import FIGURES
 from stormpg.experiments.reproduction import judge_figure, sensitivity_rows
 from stormpg.experiments.study import claim_folder
-from stormpg.experiments.units import Unit, Workshop, run_unit, split_settings
+from stormpg.experiments.units import Unit, run_unit, split_settings
+from stormpg.experiments.workshop import Workshop
 from stormpg.stats import Interval
 
 pytestmark = pytest.mark.slow
@@ -49,12 +50,22 @@ def ramp(reach: float, top: float = 100.0, seeds: int = 12, noise: float = 0.0) 
 
 
 def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
-    first = run_unit(SMALL, tmp_path)
+    first = Workshop(tmp_path).run([SMALL])[0]
     monkeypatch.setattr("stormpg.experiments.units.train", None)  # whoever trains now fails
     again = Workshop(tmp_path).run([SMALL])[0]
     for name in first:
         np.testing.assert_array_equal(first[name], again[name])
     assert [set(part["setting"]) for part in split_settings(again, 2)] == [{0}, {1}]
+
+
+def test_processes_do_what_threads_do(tmp_path, monkeypatch):
+    by_threads = Workshop(tmp_path / "threads").run([SMALL])[0]
+    monkeypatch.setattr(workshop, "pool", workshop.processes)
+    told = []
+    by_processes = Workshop(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
+    for name in by_threads:
+        np.testing.assert_array_equal(by_threads[name], by_processes[name])
+    assert told == [(SMALL.folder, 1, 1)]
 
 
 def test_a_unit_with_other_settings_is_refused(tmp_path):

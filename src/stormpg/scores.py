@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg import fused
 from stormpg.records import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
@@ -27,6 +28,10 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
 
 def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
     """The same numbers as `log_probs`."""
+    if fused.applies(policy, params):
+        from stormpg.fused import kernels
+
+        return kernels.log_probs(policy, params, trajectories)
     horizon = trajectories.mask.shape[1]
     if horizon <= SHORT:
         return log_probs(policy, params, trajectories)
@@ -41,6 +46,10 @@ def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -
 
 def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array) -> Tree:
     """Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
+    if fused.applies(policy, params):
+        from stormpg.fused import kernels
+
+        return kernels.score_sum(policy, params, trajectories, coefficient)
     weighted = trajectories._replace(reward=coefficient)
 
     def of(part: Trajectories) -> Tree:

@@ -1,11 +1,13 @@
 """Trajectories, and the rollout that samples them inside JAX."""
 
+import contextlib
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg import fused
 from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
 from stormpg.records import Tree, where
 
@@ -39,10 +41,15 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
 
         return sample(env, policy, params, key, n, horizon)
     keys = jax.random.split(key, (n, 3))
+    start, draws = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
+    if fused.applies(policy, params):
+        from stormpg.fused import kernels, lanes
+
+        with contextlib.suppress(lanes.Unfit):
+            return Trajectories(*kernels.rollout(env, policy, params, start, draws, horizon))
     env_step = jax.jit(env.step)  # traced once, however often the rollout is
     blocks = -(-horizon // BLOCK)
     size = horizon if blocks == 1 else BLOCK
-    draws = noise_of(policy, keys[:, 1], horizon)
     act = policy.act if draws_noise(policy) else lambda params, obs, key: policy.sample(params, key, obs)
     draws = jnp.concatenate((draws, draws[:, : blocks * size - horizon]), axis=1)  # the last block runs past H, unseen
 
@@ -67,8 +74,8 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
         every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, keys[:, 2], *inputs)
         return jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
 
-    start = (*jax.vmap(env.reset)(keys[:, 0]), jnp.ones(n, dtype=bool))
-    done = block(0, start)[1] if blocks == 1 else _until_all_ended(block, start, blocks, size)
+    begin = (*start, jnp.ones(n, dtype=bool))
+    done = block(0, begin)[1] if blocks == 1 else _until_all_ended(block, begin, blocks, size)
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
 
 

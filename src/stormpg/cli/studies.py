@@ -13,7 +13,7 @@ from stormpg.errors import InputError
 from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
-from stormpg.experiments.units import Workshop
+from stormpg.experiments.workshop import Workshop
 from stormpg.report.tables import LEGEND, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 

@@ -8,8 +8,9 @@ from typing import Any
 from stormpg import store
 from stormpg.errors import InputError
 from stormpg.experiments.content import content
-from stormpg.experiments.study import ABOUT, Switches, Task, Tuning, claim_folder, fixed_unit, tune_task
-from stormpg.experiments.units import Workshop, split_settings
+from stormpg.experiments.study import ABOUT, Switches, Task, Tuning, claim_folder, fixed_unit, searches_of, tune_task
+from stormpg.experiments.units import split_settings
+from stormpg.experiments.workshop import Workshop
 from stormpg.report.write import write_report
 
 
@@ -43,7 +44,8 @@ def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[s
     )
     if tune:
         tuning = Tuning(4, max(wanted.trajectories // 4, 50), min(wanted.seeds, 8))
-        tune_task(task, wanted.algorithms, tuning, wanted.seeds, wanted.switches, shop, wanted.horizon)
+        searches = searches_of(wanted.env, wanted.algorithms, tuning, wanted.switches, wanted.horizon)
+        tune_task(task, searches, wanted.seeds, shop, wanted.horizon)
     return write(shop.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from stormpg.experiments.claims import FAILS, HOLDS, show
-from stormpg.experiments.units import Unit, Workshop
+from stormpg.experiments.units import Unit
+from stormpg.experiments.workshop import Workshop
 
 ENV, SEEDS, TRAJECTORIES, BATCH = "cartpole-continuous", 5, 100, 5
 TOLERANCE = 1e-3  # returns after rounding has been fed back through twenty updates
@@ -17,14 +18,18 @@ PAIRS: dict[str, tuple[Mapping[str, Any], str, Mapping[str, Any]]] = {
 }
 
 
-def judge_limits(shop: Workshop) -> list[dict[str, Any]]:
-    """A row of claims for each limit: the largest relative difference of any return of the two runs."""
-    units = [
+def limit_units() -> list[Unit]:
+    """The two runs of each limit."""
+    return [
         Unit(f"limits/alpha-{alpha}/{name}", ENV, name, ({**settings, "eta": 0.01},), TRAJECTORIES, SEEDS)
         for alpha, (storm, other, theirs) in PAIRS.items()
         for name, settings in (("storm-pg", storm), (other, theirs))
     ]
-    tables = shop.run(units)
+
+
+def judge_limits(shop: Workshop) -> list[dict[str, Any]]:
+    """A row of claims for each limit: the largest relative difference of any return of the two runs."""
+    tables = shop.run(limit_units())
     rows = []
     for i, (alpha, (_, other, _)) in enumerate(PAIRS.items()):
         ours, theirs = tables[2 * i]["return"], tables[2 * i + 1]["return"]

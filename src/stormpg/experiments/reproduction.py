@@ -9,11 +9,12 @@ from stormpg.algorithms import make_algorithm
 from stormpg.envs import make
 from stormpg.experiments import claims, robustness, variance
 from stormpg.experiments.content import content
-from stormpg.experiments.limits import judge_limits
+from stormpg.experiments.limits import judge_limits, limit_units
 from stormpg.experiments.paper import FIGURES, Figure, settings_for
 from stormpg.experiments.protocols import WINDOW, Curves
-from stormpg.experiments.study import Switches, Task, Tuning, claim_folder, fixed_unit, shared_settings, tune_task
-from stormpg.experiments.units import Unit, Workshop
+from stormpg.experiments.study import Switches, Task, Tuning, claim_folder, fixed_unit, searches_of, shared_settings, tune_task
+from stormpg.experiments.units import Unit
+from stormpg.experiments.workshop import Workshop
 from stormpg.report.write import write_report
 from stormpg.stats import Interval, percentiles
 
@@ -53,15 +54,28 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
     """Run what is missing, judge the claims, write the report, and return what it says."""
     units = base_units(plan)
     claim_folder(shop.root, {"kind": "reproduce", **dataclasses.asdict(plan)}, units.values())
+    searches = (
+        {env: searches_of(env, TUNED, cut(tuning, plan), plan.switches) for env, tuning in TUNING.items()} if full else {}
+    )
+    grids = robustness_grids(plan) if full else {}
+    # All at once, so that no core waits at the end of a part of the study; the parts below find them done.
+    shop.run(
+        [
+            *units.values(),
+            *limit_units(),
+            *(unit for search in searches.values() for found in search.values() for unit in found),
+            *(unit for of_env in grids.values() for grid in of_env for unit in grid.units()),
+        ]
+    )
     tasks = base_tasks(shop, plan, units)
     rows = judge_limits(shop)
     heatmaps: list[Any] = []
     spreads: list[Any] = []
     if full:
         for task in tasks:
-            if task.env in TUNING:
-                tune_task(task, TUNED, cut(TUNING[task.env], plan), min(plan.seeds, FRESH_SEEDS), plan.switches, shop)
-        heatmaps, sensitivity = judge_robustness(shop, plan)
+            if task.env in searches:
+                tune_task(task, searches[task.env], min(plan.seeds, FRESH_SEEDS), shop)
+        heatmaps, sensitivity = judge_robustness(shop, grids)
         rows += sensitivity
         spreads = measure_variance(shop, plan)
     curves = {task.env: task.curves() for task in tasks}
@@ -117,17 +131,24 @@ def cut(tuning: Tuning, plan: Plan) -> Tuning:
     return Tuning(tuning.points, plan.budget(tuning.trajectories), min(tuning.seeds, plan.seeds))
 
 
-def judge_robustness(shop: Workshop, plan: Plan) -> tuple[list[Any], list[Any]]:
-    """Heat maps of each method, and the claim that STORM-PG is the least sensitive."""
-    heatmaps, rows = [], []
-    for env, (trajectories, seeds) in ROBUSTNESS.items():
-        all_grids = [
+def robustness_grids(plan: Plan) -> dict[str, list[robustness.Grid]]:
+    """The grids of every method, by environment."""
+    return {
+        env: [
             grid
             for name in robustness.METHODS
             for grid in robustness.grids(
                 env, name, plan.budget(trajectories), min(seeds, plan.seeds), shared_settings(name, plan.switches)
             )
         ]
+        for env, (trajectories, seeds) in ROBUSTNESS.items()
+    }
+
+
+def judge_robustness(shop: Workshop, grids: Mapping[str, Sequence[robustness.Grid]]) -> tuple[list[Any], list[Any]]:
+    """Heat maps of each method, and the claim that STORM-PG is the least sensitive."""
+    heatmaps, rows = [], []
+    for env, all_grids in grids.items():
         units = [unit for grid in all_grids for unit in grid.units()]
         tables = dict(zip((unit.folder for unit in units), shop.run(units), strict=True))
         ceiling = next(f.ceiling for f in FIGURES if f.env == env)
@@ -163,17 +184,16 @@ def sensitivity_rows(env: str, shares: Mapping[tuple[str, bool], Any]) -> list[d
 
 def measure_variance(shop: Workshop, plan: Plan) -> list[dict[str, Any]]:
     """The spread of g_t along training for the algorithms of the figures."""
-    found = []
+    measures, parts = {}, []
     for env, (checkpoints, seeds, reference) in CHECKPOINTS.items():
         budgets = sorted({plan.budget(c) for c in checkpoints})
-        names = next(f.algorithms for f in FIGURES if f.env == env)
-        algorithms = {}
-        for done, name in enumerate(names, 1):
+        for name in next(f.algorithms for f in FIGURES if f.env == env):
             algorithm = make_algorithm(name, **settings_for(env, name), **shared_settings(name, plan.switches))
-            measure = functools.partial(
+            measures[f"variance/{env}/{name}.json"] = functools.partial(
                 variance.along, make(env), algorithm, budgets, min(seeds, plan.seeds), plan.seeds, plan.budget(reference)
             )
-            algorithms[name] = shop.keep(f"variance/{env}/{name}.json", measure)
-            shop.tell(f"variance/{env}/{name}", done, len(names))
-        found.append({"env": env, "checkpoints": budgets, "algorithms": algorithms})
-    return found
+            parts.append((env, name, budgets))
+    found: dict[str, Any] = {}
+    for (env, name, budgets), values in zip(parts, shop.measure(measures), strict=True):
+        found.setdefault(env, {"env": env, "checkpoints": budgets, "algorithms": {}})["algorithms"][name] = values
+    return list(found.values())

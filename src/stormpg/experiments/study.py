@@ -12,7 +12,8 @@ from stormpg.errors import InputError
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.protocols import Curves, curves_of
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
-from stormpg.experiments.units import Columns, Unit, Workshop
+from stormpg.experiments.units import Columns, Unit
+from stormpg.experiments.workshop import Workshop
 
 ABOUT = "experiment.json"  # what a folder was asked to hold
 
@@ -71,22 +72,18 @@ def fixed_unit(
     return Unit(f"runs/{env}/{algorithm}", env, algorithm, (settings,), trajectories, seeds, horizon=horizon)
 
 
+def searches_of(
+    env: str, algorithms: Sequence[str], tuning: Tuning, switches: Mapping[str, Any], horizon: int | None = None
+) -> dict[str, list[Unit]]:
+    """The units in which each algorithm is tuned."""
+    sizes = (tuning.points, tuning.trajectories, tuning.seeds)
+    return {name: tuning_units(env, name, *sizes, shared_settings(name, switches), horizon) for name in algorithms}
+
+
 def tune_task(
-    task: Task,
-    algorithms: Sequence[str],
-    tuning: Tuning,
-    seeds: int,
-    switches: Mapping[str, Any],
-    shop: Workshop,
-    horizon: int | None = None,
+    task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop, horizon: int | None = None
 ) -> None:
     """Tune every algorithm equally, run the best settings on fresh seeds, and put both into the task."""
-    searches = {
-        name: tuning_units(
-            task.env, name, tuning.points, tuning.trajectories, tuning.seeds, shared_settings(name, switches), horizon
-        )
-        for name in algorithms
-    }
     tables = iter(shop.run([unit for search in searches.values() for unit in search]))
     for name, search in searches.items():
         task.tuned_settings[name], task.tuning[name] = best_setting(search, [next(tables) for _ in search])

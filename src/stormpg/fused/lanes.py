@@ -1,0 +1,220 @@
+"""A function of scalars, run on many lanes at once without an array of more than the lanes.
+
+A kernel for a GPU holds one trajectory in a lane, and its compiler (Triton) knows no small vectors: no stack, no slice, no
+sum of four numbers. So the function is traced once, as it was written, and its operations are done again one number at
+a time: a value of shape [k] becomes k values of shape [lanes].
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+Numbers = np.ndarray  # of objects: in each place the lanes of that number, or UNKNOWN
+
+UNKNOWN = object()  # a number that no kernel can have: of a random key, and all that is computed from one
+
+ELEMENTWISE = {
+    *("abs", "add", "add_any", "and", "atan2", "ceil", "clamp", "convert_element_type", "copy", "cos", "div", "eq", "erf"),
+    *("exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt"),
+    *("max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "round", "rsqrt", "select_n", "sign", "sin", "sqrt"),
+    *("square", "stop_gradient", "sub", "tan", "tanh", "xor"),
+}
+
+
+class Unfit(Exception):
+    """The function has an operation that cannot be done number by number."""
+
+
+def on_lanes(function: Callable[..., Any], *shapes: Any) -> Callable[..., list[Array]]:
+    """`function`, of trees with these shapes and dtypes, as a function of all their numbers one after the other.
+
+    Numbers of random keys are left out. Raises Unfit here, not when it is called, where that cannot be.
+    """
+    jaxpr = jax.make_jaxpr(function)(*shapes)
+    avals = [v.aval for v in jaxpr.jaxpr.invars]
+
+    @jax.jit  # traced once for every count of lanes, however many kernels call it
+    def run(*numbers: Array) -> list[Array]:
+        left = iter(numbers)
+        inputs = [fill(aval.shape, left) if is_number(aval) else unknown(aval.shape) for aval in avals]
+        outputs = numbers_of(evaluate(jaxpr.jaxpr, jaxpr.consts, inputs, numbers[0].shape[0]))
+        if any(number is UNKNOWN for number in outputs):
+            raise Unfit("a result depends on a random key")
+        return outputs
+
+    jax.eval_shape(run, *(jax.ShapeDtypeStruct((1,), a.dtype) for a in avals if is_number(a) for _ in range(a.size)))
+    return run
+
+
+def is_number(aval: Any) -> bool:
+    return not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
+
+
+def unknown(shape: tuple[int, ...]) -> Numbers:
+    return np.full(shape, UNKNOWN, dtype=object)
+
+
+def fill(shape: tuple[int, ...], numbers: Any) -> Numbers:
+    """The next numbers of an iterator in an array of this shape."""
+    out = np.empty(shape, dtype=object)
+    for place in np.ndindex(shape):
+        out[place] = next(numbers)
+    return out
+
+
+def constant(value: Any, lanes: int) -> Numbers:
+    value = np.asarray(value)
+    return fill(value.shape, (jnp.full((lanes,), x.item(), jax.dtypes.canonicalize_dtype(x.dtype)) for x in value.reshape(-1)))
+
+
+def evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Numbers], lanes: int) -> list[Numbers]:
+    """Every operation of a traced function, number by number."""
+    values: dict[Any, Numbers] = {}
+    known = lambda atom: constant(atom.val, lanes) if hasattr(atom, "val") else values[atom]
+    values.update(zip(jaxpr.constvars, (constant(c, lanes) for c in consts), strict=True))
+    values.update(zip(jaxpr.invars, inputs, strict=True))
+    for eqn in jaxpr.eqns:
+        operands = [known(atom) for atom in eqn.invars]
+        outputs = apply(eqn, operands, lanes)
+        values.update(zip(eqn.outvars, outputs, strict=True))
+    return [known(atom) for atom in jaxpr.outvars]
+
+
+def apply(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
+    """One operation."""
+    name, params = eqn.primitive.name, eqn.params
+    for inner in ("jaxpr", "call_jaxpr"):
+        if inner in params and name != "scan":
+            closed = params[inner]
+            return evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), operands, lanes)
+    if name == "scan":
+        return loop(eqn, operands, lanes)
+    if any(number is UNKNOWN for operand in operands for number in operand.ravel()):
+        return [unknown(v.aval.shape) for v in eqn.outvars]
+    if name in ELEMENTWISE:
+        return [elementwise(eqn, operands)]
+    rule = RULES.get(name)
+    if rule is None:
+        raise Unfit(f"no rule for {name}")
+    out = rule(operands, params, eqn.outvars[0].aval, lanes)
+    return out if isinstance(out, list) else [out]
+
+
+def elementwise(eqn: Any, operands: list[Numbers]) -> Numbers:
+    together = np.broadcast(*operands) if len(operands) > 1 else operands[0]
+    out = np.empty(together.shape, dtype=object)
+    spread = [np.broadcast_to(operand, together.shape) for operand in operands]
+    for place in np.ndindex(together.shape):
+        out[place] = eqn.primitive.bind(*(operand[place] for operand in spread), **eqn.params)
+    return out
+
+
+def loop(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
+    """A loop that only carries values: it takes no others in and gives none out at a step. It stays a loop: written out,
+    an environment with loops would be a kernel that takes minutes to compile."""
+    closed = eqn.params["jaxpr"]
+    body, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+    shapes = lambda atoms: [atom.aval.shape for atom in atoms]
+    fixed, carry = operands[: -len(eqn.outvars)], operands[-len(eqn.outvars) :]
+    carries = shapes(body.outvars) == shapes(eqn.outvars) == [x.shape for x in carry] == shapes(body.invars[len(fixed) :])
+    if not carries or shapes(body.invars[: len(fixed)]) != [x.shape for x in fixed]:
+        raise Unfit("a loop over arrays")
+    if any(number is UNKNOWN for x in carry for number in x.ravel()):
+        raise Unfit("a loop that carries a random key")
+
+    def step(_: Any, flat: list[Array]) -> list[Array]:
+        left = iter(flat)
+        return numbers_of(evaluate(body, consts, [*fixed, *(fill(x.shape, left) for x in carry)], lanes))
+
+    done = iter(jax.lax.fori_loop(0, eqn.params["length"], step, numbers_of(carry)))
+    return [fill(x.shape, done) for x in carry]
+
+
+def numbers_of(values: Sequence[Numbers]) -> list[Any]:
+    """All numbers of some values, one after the other."""
+    return [number for value in values for number in value.ravel()]
+
+
+def reduce_with(function: Callable[[Any, Any], Any]) -> Callable[..., Numbers]:
+    def rule(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
+        (x,) = operands
+        rest = [axis for axis in range(x.ndim) if axis not in params["axes"]]
+        moved = np.transpose(x, (*params["axes"], *rest)).reshape(-1, *aval.shape)
+        out = np.empty(aval.shape, dtype=object)
+        for place in np.ndindex(aval.shape):
+            out[place] = functools.reduce(function, moved[(slice(None), *place)])
+        return out
+
+    return rule
+
+
+def argmax(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
+    (x,) = operands
+    if x.ndim != 1:
+        raise Unfit("argmax of more than a vector")
+    best, index = x[0], jnp.zeros((lanes,), aval.dtype)
+    for number in range(1, len(x)):
+        better = x[number] > best
+        index = jnp.where(better, jnp.full((lanes,), number, aval.dtype), index)
+        best = jnp.where(better, x[number], best)
+    return fill((), itertools.repeat(index))
+
+
+def product(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
+    (contract_a, contract_b), (batch, _) = params["dimension_numbers"]
+    if batch:
+        raise Unfit("a product of batches")
+    return as_numbers(np.tensordot(operands[0], operands[1], axes=(list(contract_a), list(contract_b))))
+
+
+def broadcast(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
+    shape = [1] * len(aval.shape)
+    for axis, size in zip(params["broadcast_dimensions"], operands[0].shape, strict=True):
+        shape[axis] = size
+    return np.broadcast_to(operands[0].reshape(shape), aval.shape)
+
+
+def sliced(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
+    strides = params["strides"] or [1] * operands[0].ndim
+    return operands[0][
+        tuple(slice(*bounds) for bounds in zip(params["start_indices"], params["limit_indices"], strides, strict=True))
+    ]
+
+
+def counted(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
+    return constant(np.broadcast_to(np.arange(aval.shape[params["dimension"]], dtype=aval.dtype), aval.shape), lanes)
+
+
+def as_numbers(x: Any) -> Numbers:
+    if isinstance(x, np.ndarray):
+        return x
+    out = np.empty((), dtype=object)
+    out[()] = x
+    return out
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "argmax": argmax,
+    "broadcast_in_dim": broadcast,
+    "concatenate": lambda operands, params, *_: np.concatenate(operands, axis=params["dimension"]),
+    "dot_general": product,
+    "iota": counted,
+    "reduce_and": reduce_with(lax.bitwise_and),
+    "reduce_max": reduce_with(lax.max),
+    "reduce_min": reduce_with(lax.min),
+    "reduce_or": reduce_with(lax.bitwise_or),
+    "reduce_sum": reduce_with(lax.add),
+    "reshape": lambda operands, params, aval, _: operands[0].reshape(aval.shape),
+    "rev": lambda operands, params, *_: np.flip(operands[0], params["dimensions"]),
+    "slice": sliced,
+    "squeeze": lambda operands, params, aval, _: operands[0].reshape(aval.shape),
+    "stack": lambda operands, params, *_: np.stack(operands, axis=params["axis"]),
+    "transpose": lambda operands, params, *_: np.transpose(operands[0], params["permutation"]),
+    "unstack": lambda operands, params, *_: [as_numbers(part) for part in np.moveaxis(operands[0], params["axis"], 0)],
+}
