@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from stormpg import files
+from stormpg.compiler import understood
 from stormpg.errors import InputError
 from stormpg.experiments.units import Columns, Unit, give_memory_back, read_unit, run_unit
 from stormpg.parallel import cores
@@ -26,6 +27,7 @@ Report = Callable[[str, int, int], None]  # the name of a part, parts done, part
 # A compiled program takes some 30 MB and many of the mappings that Linux allows a process: after a group they are dropped.
 GROUP = 8
 CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+NO_TRIALS = ("xla_gpu_autotune_level", 0)  # XLA times variants of matrix products while others use the GPU, to no avail
 PROCESSES = 14  # that share a GPU, at most
 
 
@@ -89,6 +91,9 @@ def pool(parts: int) -> Executor:
 
 
 def processes(parts: int) -> Executor:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "autotune" not in flags and understood(*NO_TRIALS):
+        os.environ["XLA_FLAGS"] = f"{flags} --{NO_TRIALS[0]}={NO_TRIALS[1]}"  # workers read it when they start
     cache = tuple(getattr(jax.config, name) for name in CACHE)
     spawn = multiprocessing.get_context("spawn")  # a GPU's driver does not survive a fork
     return ProcessPoolExecutor(min(PROCESSES, cores(), parts), spawn, initializer=share_cache, initargs=cache)
