@@ -34,6 +34,8 @@ NOTES = (
     "GPOMDP on Mountain-Car: the paper left it out and its Table 3 has no row; it runs with Table 2's η = 0.005 and S0 = 25.",
     "Two readings of each environment: the paper's text (+1 a step) and rllab's for Cart-Pole, rllab's (with a model of its "
     "Box2D physics) and Gym's for Mountain-Car.",
+    "Equal tuning looks at the first 500 trajectories on Cart-Pole and the first 200 on Mountain-Car, for the time it takes: a "
+    "setting that wins there may still collapse over a whole run, and (c) shows it where it does.",
     f"A curve's point is the mean over the {WINDOW} trajectories before it. Every trajectory counts, "
     "those of large batches too.",
 )
