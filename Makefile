@@ -32,11 +32,11 @@ bench: .venv/installed-dev
 
 # gymnax and brax are large, and gymnax holds Gymnasium back: their tests have an environment of their own.
 adapters: .adapters/installed
-	.adapters/bin/python -m pytest -q tests/test_adapters.py $(ARGS)
+	.adapters/bin/python -m pytest -q tests/test_adapters.py tests/test_logs.py $(ARGS)
 
 .adapters/installed: pyproject.toml
 	$(PYTHON) -m venv .adapters
-	.adapters/bin/pip install --quiet --disable-pip-version-check --editable ".[dev,gymnax,brax]"
+	.adapters/bin/pip install --quiet --disable-pip-version-check --editable ".[dev,gymnax,brax,wandb,mlflow]"
 	touch $@
 
 # What others would use instead, for benchmarks beside it, in an environment of its own.

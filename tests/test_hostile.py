@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -17,7 +18,8 @@ from stormpg.options import read_toml
 
 pytestmark = pytest.mark.slow
 GOOD = Path(__file__).parent / "data" / "format-1"
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CASES = int(os.environ.get("STORMPG_FUZZ_CASES", "150"))  # of each test; benchmarks/fuzz.py asks for more
+QUICK = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=20),
@@ -38,7 +40,8 @@ def load(folder: Path) -> None:
 @pytest.fixture
 def folder(tmp_path):
     shutil.copytree(GOOD, tmp_path / "run")
-    return tmp_path / "run"
+    yield tmp_path / "run"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"], "something was written outside the folder"
 
 
 @QUICK
@@ -64,6 +67,25 @@ def test_any_byte_of_a_saved_policy(folder, position, value, cut):
         content[position % len(content)] = value
         (folder / name).write_bytes(content[: position % len(content)] if cut else content)
     load(folder)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    file = tmp_path_factory.mktemp("checkpoint") / "checkpoint-1.safetensors"
+    files.write_tensors(file, {"0/states/params": np.arange(30.0), "0/rows/live": np.ones((3, 2), bool)}, {"kind": "test"})
+    return file
+
+
+@QUICK
+@given(position=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
+def test_any_byte_of_a_checkpoint(checkpoint, tmp_path, position, value, cut):
+    content, file = bytearray(checkpoint.read_bytes()), tmp_path / checkpoint.name
+    content[position % len(content)] = value
+    file.write_bytes(content[: position % len(content)] if cut else content)
+    with contextlib.suppress(InputError):
+        tensors, _ = files.read_tensors(file)
+        for name, values in files.read_tensors(checkpoint)[0].items():  # the byte was none of the arrays'
+            np.testing.assert_array_equal(tensors[name], values)
 
 
 @QUICK

@@ -1,6 +1,9 @@
 """Logs say what the table says."""
 
 import csv
+import os
+import sqlite3
+import subprocess
 import sys
 
 import numpy as np
@@ -65,6 +68,44 @@ def test_a_log_that_is_not_installed_says_what_to_install(run, tmp_path, monkeyp
     assert code == 2
     assert f"pip install 'stormpg[{name}]'" in err
     assert not (tmp_path / "run").exists()
+
+
+def in_a_process(folder, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own: these packages keep what they were told for as long as theirs runs."""
+    command = [sys.executable, "-m", "stormpg", *TRAIN, "--out", str(folder / "run"), *arguments]
+    return subprocess.run(
+        command,
+        env=os.environ | {"HOME": str(folder), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_weights_and_biases(tmp_path):
+    pytest.importorskip("wandb", reason="Weights & Biases is not installed; `make adapters` has it")
+    done = in_a_process(tmp_path, "--log", "wandb", WANDB_MODE="offline")
+    assert done.returncode == 0, done.stderr
+    (record,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+    assert b"seed-0/mean_return" in record.read_bytes()
+
+
+def test_weights_and_biases_without_an_account(tmp_path):
+    pytest.importorskip("wandb", reason="Weights & Biases is not installed; `make adapters` has it")
+    done = in_a_process(tmp_path, "--log", "wandb", WANDB_MODE="online", WANDB_API_KEY="")
+    assert done.returncode == 2
+    assert "--log wandb could not be opened" in done.stderr
+
+
+def test_mlflow(tmp_path):
+    pytest.importorskip("mlflow", reason="MLflow is not installed; `make adapters` has it")
+    done = in_a_process(tmp_path, "--log", "mlflow")
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(tmp_path / "run" / "mlflow.db") as database:
+        logged = database.execute("SELECT value FROM metrics WHERE key = 'seed-0/mean_return' ORDER BY step").fetchall()
+    mine = polars.read_parquet(tmp_path / "run" / "metrics.parquet").filter(polars.col("seed") == 0)
+    np.testing.assert_allclose([value for (value,) in logged], mine["return"], rtol=1e-6)
 
 
 def test_an_unknown_log(run):

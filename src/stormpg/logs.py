@@ -54,7 +54,7 @@ def wandb(folder: Path) -> Logger:
 
 
 def mlflow(folder: Path) -> Logger:
-    """A run of MLflow, in the tracking server that is set, or in a file below the run's folder."""
+    """A run of MLflow, in the tracking server that is set, or in a database below the run's folder."""
     client = _import("mlflow", "mlflow")
     if not client.is_tracking_uri_set():
         client.set_tracking_uri(f"sqlite:///{folder.resolve() / 'mlflow.db'}")
@@ -88,15 +88,25 @@ LOGGERS: dict[str, Callable[[Path], Logger]] = {
 @contextlib.contextmanager
 def open_logs(names: Sequence[str], folder: Path | None) -> Iterator[list[Logger]]:
     """The loggers of these names, closed at the end."""
-    makers = [LOGGERS[choose("log", name, LOGGERS)] for name in dict.fromkeys(names)]
-    if makers and folder is None:
+    wanted = [choose("log", name, LOGGERS) for name in dict.fromkeys(names)]
+    if wanted and folder is None:
         raise InputError("--log needs a folder to write to: give --out.")
     with contextlib.ExitStack() as stack:
         opened = []
-        for maker in makers:
-            opened.append(maker(folder))  # type: ignore[arg-type]
+        for name in wanted:
+            opened.append(open_log(name, folder))  # type: ignore[arg-type]
             stack.callback(opened[-1].close)
         yield opened
+
+
+def open_log(name: str, folder: Path) -> Logger:
+    """InputError where the other program refuses: not logged in, no server, no database."""
+    try:
+        return LOGGERS[name](folder)
+    except InputError:
+        raise
+    except Exception as error:  # each program has errors of its own
+        raise InputError(f"--log {name} could not be opened: {error}") from error
 
 
 def send(loggers: Sequence[Logger], names: Sequence[str], states: State, rows: Row) -> None:
