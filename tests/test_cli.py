@@ -208,6 +208,7 @@ def test_reproduce_in_small(command, tmp_path, small_paper):
     assert "seeds = 2; asked for 3" in err
 
 
+@pytest.mark.slow
 def test_compare_and_report(command, tmp_path):
     small = ("--trajectories", "30", "--seeds", "2", "--horizon", "5")
     code, out, _ = command("compare", "pendulum", "--algorithms", "gpomdp,storm-pg", *small, "--out", "study", "--json")

@@ -16,7 +16,7 @@ from stormpg.trajectories import Trajectories, noise_of, rollout
 INTERPRET = jax.default_backend() == "cpu"
 CASES = [
     ("cartpole-continuous", {}, 60),
-    ("cartpole-continuous", {"learn_sigma": True, "hidden": (20,)}, 20),
+    ("cartpole-continuous", {"learn_sigma": True, "hidden": (20,)}, 60),
     ("cartpole", {}, 60),
     ("rllab-cartpole", {}, 20),
     ("rllab-mountain-car", {}, 10),
@@ -30,6 +30,7 @@ def single_precision():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "horizon"), CASES)
 def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
     env, n = make(name), 5  # not a power of two: some lanes are empty
@@ -66,6 +67,7 @@ def test_some_episodes_ended_in_these_tests():
     assert (mask[:, -1] == 0).any()
 
 
+@pytest.mark.slow
 def test_kernels_map_over_runs():
     env, n, horizon = make("cartpole-continuous"), 3, 8
     policy = policy_for(env)

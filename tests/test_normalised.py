@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import stormpg
 from stormpg.acting import actor
@@ -68,6 +69,7 @@ def test_it_is_a_policy_and_acts_alike_in_numpy():
     )
 
 
+@pytest.mark.slow
 def test_it_trains_and_is_saved(tmp_path):
     result = stormpg.train(
         ENV, stormpg.storm_pg(S0=4, B=2), trajectories=20, seeds=2, horizon=10, policy=POLICY, out=tmp_path / "run"
@@ -77,6 +79,7 @@ def test_it_trains_and_is_saved(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, back[1], result.params("last", seed=1))
 
 
+@pytest.mark.slow
 def test_svrpo_and_normalisation():
     result = stormpg.train(ENV, stormpg.svrpo(S0=6, B=3, m=2), trajectories=18, seeds=1, horizon=10, policy=POLICY)
     assert float(result.params("last")["seen"].number) == 180  # small batches are drawn of the large one, and not counted twice

@@ -58,6 +58,7 @@ def test_divergence_is_the_mean_log_ratio(policy):
     np.testing.assert_allclose(policy.kl(p, p, OBSERVATION), 0.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_network_of_the_users():
     """An (init, apply) pair, an Equinox module and a function from a key to one all train."""
     equinox = pytest.importorskip("equinox")

@@ -30,6 +30,7 @@ def test_blocks_are_the_plain_sums(monkeypatch, horizon, float64):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found[0], found[1000])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [40, 137])
 def test_a_sum_over_blocks_and_its_derivatives_are_the_plain_ones(monkeypatch, horizon, float64):
     params, other = POLICY.init(jax.random.key(1)), POLICY.init(jax.random.key(2))
@@ -44,6 +45,7 @@ def test_a_sum_over_blocks_and_its_derivatives_are_the_plain_ones(monkeypatch, h
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), found[0], found[1000])
 
 
+@pytest.mark.slow
 def test_runs_mapped_together_are_runs_alone(monkeypatch, float64):
     monkeypatch.setattr(scores, "SHORT", 0)
     roll = lambda key: stormpg.rollout(ENV, POLICY, POLICY.init(jax.random.key(1)), key, 3, 120)

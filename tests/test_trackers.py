@@ -85,12 +85,14 @@ def same_run(one: Algorithm, other: Algorithm):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_whole_run_alpha_one_is_gpomdp():
     """STORM-PG with α = 1 and S0 = B is GPOMDP."""
     plain = stormpg.make_algorithm("gpomdp", eta=0.01, S0=5)
     same_run(stormpg.storm_pg(eta=0.01, alpha=1.0, S0=5, B=5), plain)
 
 
+@pytest.mark.slow
 def test_whole_run_alpha_zero_is_srvr_pg():
     """STORM-PG with α = 0 is SRVR-PG in its first epoch, as long as that lasts."""
     same_run(stormpg.storm_pg(eta=0.01, alpha=0.0, S0=10, B=5), stormpg.srvr_pg(eta=0.01, S0=10, B=5, m=10))

@@ -204,6 +204,7 @@ def test_best_and_last():
         result.params("first")
 
 
+@pytest.mark.slow
 def test_papinis_inner_loops_end_early():
     """The adaptive form takes fewer small steps than m in some epochs, more than none, and keeps to the budget."""
     result = stormpg.train(
