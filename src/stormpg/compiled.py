@@ -5,6 +5,7 @@ runs at once.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -58,6 +59,21 @@ def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, stat
     return state, jax.tree.map(lambda a, b: jnp.concatenate((a, b)), first, rest)
 
 
+def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[..., tuple[State, Row | None]]:
+    """`one` for every run of a batch: the runs are the first axis of what it takes and of states, the second of rows.
+
+    A lone run is not mapped: with an axis of length one XLA picks slower matrix products.
+    """
+
+    def all_runs(*batch: Any) -> tuple[State, Row | None]:
+        if len(jax.tree.leaves(batch[-1])[0]) > 1:
+            return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(*batch)
+        state, rows = one(*jax.tree.map(lambda x: x[0], batch))
+        return jax.tree.map(lambda x: x[None], state), jax.tree.map(lambda x: x[:, None], rows)
+
+    return all_runs
+
+
 @functools.partial(Once, static_argnames=("env", "horizon"))
 def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
     """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
@@ -69,14 +85,14 @@ def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, see
         state, row, _ = large_step(env, horizon, policy, algorithm, state, budget)
         return state, jax.tree.map(lambda x: x[None], row)
 
-    return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(policy, algorithm, seeds)
+    return over_all_runs(one)(policy, algorithm, seeds)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "horizon"))
 def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
     """Up to CHUNK units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
-    every_run = jax.vmap(functools.partial(unit, env, horizon), in_axes=(0, 0, 0, None), out_axes=(0, 1), axis_name=RUNS)
-    shapes = jax.eval_shape(every_run, policy, algorithm, states, budget)[1]
+    every_run = over_all_runs(lambda policy, algorithm, state: unit(env, horizon, policy, algorithm, state, budget))
+    shapes = jax.eval_shape(every_run, policy, algorithm, states)[1]
     recorded = jax.tree.map(lambda s: jnp.zeros((CHUNK, *s.shape), s.dtype), shapes)
 
     def going(carry: tuple[Array, State, Row]) -> Array:
@@ -85,7 +101,7 @@ def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, sta
 
     def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
         count, states, recorded = carry
-        states, rows = every_run(policy, algorithm, states, budget)
+        states, rows = every_run(policy, algorithm, states)
         return count + 1, states, jax.tree.map(lambda all, new: all.at[count].set(new), recorded, rows)
 
     return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), states, recorded))
