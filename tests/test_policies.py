@@ -121,3 +121,20 @@ def test_a_policy_is_made_again_from_its_description(env):
         "gaussian"
     )
     assert describe_policy(stormpg.policy_for(env, **describe_policy(policy))) == describe_policy(policy)
+
+
+@pytest.mark.parametrize("hidden", [(8,), (8, 5)])
+@pytest.mark.parametrize("env", ["cartpole", "cartpole-continuous"])
+def test_in_steps_is_the_same_policy(env, hidden):
+    policy = stormpg.policy_for(stormpg.make(env), hidden=hidden)
+    params, observation = policy.init(jax.random.key(0)), jnp.arange(4.0) / 3
+    action = policy.sample(params, jax.random.key(1), observation)
+    np.testing.assert_allclose(
+        policy.in_steps().log_prob(params, observation, action), policy.log_prob(params, observation, action), rtol=1e-5
+    )
+    assert policy.in_steps() != policy
+
+
+def test_many_inputs_are_left_to_a_matrix_product():
+    assert MLP((100, 8, 1)).in_steps() == MLP((100, 8, 1))
+    assert MLP((4, 8, 1)).in_steps() != MLP((4, 8, 1))

@@ -5,6 +5,7 @@ option is tried on an empty program first, and left out where it is not understo
 """
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,16 @@ import jax
 
 # For a program that runs once: to compile it fast is to run it fast. On CPUs this halves the wait.
 ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+
+
+# A loop of small steps as one function, instead of a call for each of its operations: rollouts are that. It belongs to a table
+# of free names, where an unknown one is ignored; XLA reads it when the first program is compiled.
+LOOPS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"
+
+
+def prepare() -> None:
+    """Set XLA's flags, unless the user has set any."""
+    os.environ.setdefault("XLA_FLAGS", LOOPS)
 
 
 @functools.cache

@@ -16,6 +16,8 @@ from jax import Array
 from stormpg.errors import InputError
 from stormpg.records import Tree
 
+FEW_INPUTS = 32  # up to so many, multiply-adds are written out
+
 
 class Network(Protocol):
     def init(self, key: Array) -> Tree: ...
@@ -27,6 +29,7 @@ class MLP:
     """tanh hidden layers and a linear output; Glorot-uniform weights, zero biases."""
 
     sizes: tuple[int, ...]  # input, hidden ..., output
+    stepwise: bool = False  # the first layer by multiply-adds, see `in_steps`
 
     def init(self, key: Array) -> Tree:
         # One draw for all layers: every random draw in a program costs a third of a second of compilation.
@@ -41,9 +44,23 @@ class MLP:
 
     def apply(self, params: Tree, observation: Array) -> Array:
         *hidden, last = params
-        for layer in hidden:
-            observation = jnp.tanh(observation @ layer["weight"] + layer["bias"])
+        for number, layer in enumerate(hidden):
+            if self.stepwise and number == 0:
+                total = layer["bias"]
+                for x, weight in zip(observation, layer["weight"], strict=True):
+                    total = total + x * weight
+            else:
+                total = observation @ layer["weight"] + layer["bias"]
+            observation = jnp.tanh(total)
         return observation @ last["weight"] + last["bias"]
+
+    def in_steps(self) -> "MLP":
+        """The same, for a rollout: a few observations at a time, and no gradient.
+
+        The first layer is then a sum that XLA puts into one loop with its tanh; a matrix product is a call of its own, and
+        in a gradient it is the faster way.
+        """
+        return dataclasses.replace(self, stepwise=self.sizes[0] <= FEW_INPUTS)
 
 
 @dataclasses.dataclass(frozen=True)

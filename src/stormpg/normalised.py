@@ -5,13 +5,14 @@ tracker compares with keep the statistics they acted with: importance weights ar
 would have been, sampled from. Gradients do not move them; after an iteration the batch is counted in.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.records import Tree, record, static
+from stormpg.records import Tree, in_steps, record, static
 from stormpg.trajectories import Trajectories
 
 
@@ -59,6 +60,9 @@ class Normalised:
 
     def mode(self, params: Tree, observation: Array) -> Array:
         return self.policy.mode(params["policy"], self.scale(params, observation))
+
+    def in_steps(self) -> "Normalised":
+        return dataclasses.replace(self, policy=in_steps(self.policy))
 
     def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
         # A step moves ξ and not the statistics, so both sides see the same numbers.

@@ -5,10 +5,12 @@ A policy is anything with four functions, each for one observation:
     init(key) -> params;  sample(params, key, obs) -> action;  log_prob(params, obs, action);  mode(params, obs)
 
 It may also give `noise(key, shape)` and `act(params, obs, noise)`, with sample = act ∘ noise: a rollout then draws all
-its noise at once, which is faster. `kl(params, other, obs)` = KL(π_params ‖ π_other) is needed by the natural-gradient
-step alone. The fixed σ is a setting, not a parameter: ξ holds what the gradient moves, and nothing else.
+its noise at once, which is faster; and `in_steps()`, the same policy in the form that a rollout computes fastest.
+`kl(params, other, obs)` = KL(π_params ‖ π_other) is needed by the natural-gradient step alone. The fixed σ is a setting, not a
+parameter: ξ holds what the gradient moves, and nothing else.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +22,7 @@ from jax import Array
 from stormpg.envs.base import AnyEnvironment, Box, Discrete, OutsideEnvironment
 from stormpg.errors import InputError, choose, nearest
 from stormpg.networks import MLP, LinearFeatures, Network, Table, network
-from stormpg.records import Tree, as_float, record, static
+from stormpg.records import Tree, as_float, in_steps, record, static
 
 
 @record
@@ -58,6 +60,9 @@ class Gaussian:
     def mode(self, params: Tree, observation: Array) -> Array:
         return self.mean.apply(params["mean"], observation)
 
+    def in_steps(self) -> "Gaussian":
+        return dataclasses.replace(self, mean=in_steps(self.mean))
+
     def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
         a, b = self.deviation(params), self.deviation(other)
         gap = self.mode(params, observation) - self.mode(other, observation)
@@ -92,6 +97,9 @@ class Categorical:
 
     def mode(self, params: Tree, observation: Array) -> Array:
         return jnp.argmax(self.logits.apply(params["logits"], observation))
+
+    def in_steps(self) -> "Categorical":
+        return dataclasses.replace(self, logits=in_steps(self.logits))
 
     def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
         p, q = self.log_probabilities(params, observation), self.log_probabilities(other, observation)

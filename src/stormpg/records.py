@@ -98,3 +98,8 @@ def norm(a: Tree) -> Array:
 def all_finite(tree: Tree) -> Array:
     """Whether every number of the tree is finite."""
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
+
+
+def in_steps(thing: T) -> T:
+    """A policy or a network in the form that a rollout computes fastest, where it has one."""
+    return thing.in_steps() if hasattr(thing, "in_steps") else thing

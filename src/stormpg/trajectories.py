@@ -9,7 +9,7 @@ from jax import Array
 
 from stormpg import fused
 from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
-from stormpg.records import Tree, where
+from stormpg.records import Tree, in_steps, where
 
 
 class Trajectories(NamedTuple):
@@ -47,6 +47,7 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
 
         with contextlib.suppress(lanes.Unfit):
             return Trajectories(*kernels.rollout(env, policy, params, start, draws, horizon))
+    policy = in_steps(policy)
     env_step = jax.jit(env.step)  # traced once, however often the rollout is
     blocks = -(-horizon // BLOCK)
     size = horizon if blocks == 1 else BLOCK
