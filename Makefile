@@ -30,7 +30,8 @@ browser:
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.core $(ARGS)
 
-# gymnax and brax are large, and gymnax holds Gymnasium back: their tests have an environment of their own.
+# gymnax, brax, Weights & Biases and MLflow are large, and gymnax holds Gymnasium back: their tests have an environment of
+# their own.
 adapters: .adapters/installed
 	.adapters/bin/python -m pytest -q tests/test_adapters.py tests/test_logs.py $(ARGS)
 

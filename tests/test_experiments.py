@@ -1,6 +1,7 @@
 """Studies: units that are kept, protocols, claims with known answers, equal tuning, robustness, variance."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -61,6 +62,7 @@ def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
 def test_processes_do_what_threads_do(tmp_path, monkeypatch):
     by_threads = Workshop(tmp_path / "threads").run([SMALL])[0]
     monkeypatch.setattr(workshop, "pool", workshop.processes)
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # which it may add to
     told = []
     by_processes = Workshop(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
     for name in by_threads:

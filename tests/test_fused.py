@@ -10,6 +10,7 @@ from stormpg.envs import make
 from stormpg.fused import kernels
 from stormpg.fused.lanes import Unfit, on_lanes
 from stormpg.policies import policy_for
+from stormpg.records import stack, traceable
 from stormpg.scores import log_probs, score_sum
 from stormpg.trajectories import Trajectories, noise_of, rollout
 
@@ -21,6 +22,8 @@ CASES = [
     ("rllab-cartpole", {}, 20),
     ("rllab-mountain-car", {}, 10),
     ("pendulum", {}, 10),
+    ("acrobot", {}, 5),
+    ("mountain-car-continuous", {}, 10),
 ]
 
 
@@ -68,15 +71,68 @@ def test_some_episodes_ended_in_these_tests():
 
 
 @pytest.mark.slow
-def test_kernels_map_over_runs():
+def test_kernels_map_over_runs_with_settings_of_their_own():
     env, n, horizon = make("cartpole-continuous"), 3, 8
-    policy = policy_for(env)
-    params = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), 2))
-    batch = jax.vmap(lambda p, k: rollout(env, policy, p, k, n, horizon))(params, jax.random.split(jax.random.key(1), 2))
-    both = jax.vmap(lambda p, b: kernels.log_probs(policy, p, b, INTERPRET))(params, batch)
+    policies = stack([traceable(policy_for(env, sigma=sigma)) for sigma in (0.5, 2.0)])
+    params = jax.vmap(lambda policy, key: policy.init(key))(policies, jax.random.split(jax.random.key(0), 2))
+    keys = jax.vmap(lambda key: jax.random.split(key, (n, 3)))(jax.random.split(jax.random.key(1), 2))
+
+    def by_kernels(policy, params, keys):
+        start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
+        batch = Trajectories(*kernels.rollout(env, policy, params, start, noise, horizon, INTERPRET))
+        log_prob = kernels.log_probs(policy, params, batch, INTERPRET)
+        return batch, log_prob, kernels.score_sum(policy, params, batch, batch.reward, INTERPRET)
+
+    batch, log_prob, score = jax.vmap(by_kernels)(policies, params, keys)
+    np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of who acted
     for run in range(2):
-        pick = lambda tree, run=run: jax.tree.map(lambda x: x[run], tree)
-        np.testing.assert_allclose(both[run], log_probs(policy, pick(params), pick(batch)), rtol=1e-4, atol=1e-4)
+        policy, mine, part = jax.tree.map(lambda x, run=run: x[run], (policies, params, batch))
+        np.testing.assert_allclose(log_prob[run], log_probs(policy, mine, part), rtol=1e-4, atol=1e-4)
+        plain = score_sum(policy, mine, part, part.reward)
+        jax.tree.map(lambda a, b, run=run: np.testing.assert_allclose(a[run], b, rtol=1e-3, atol=1e-3), score, plain)
+
+
+@pytest.mark.slow
+def test_coefficients_of_padded_steps_are_left_out():
+    env = make("cartpole-continuous")
+    policy = policy_for(env)
+    params = policy.init(jax.random.key(3))
+    batch = rollout(env, policy, params, jax.random.key(1), 5, 60)
+    ours = kernels.score_sum(policy, params, batch, jnp.ones_like(batch.mask), INTERPRET)
+    theirs = kernels.score_sum(policy, params, batch, batch.mask, INTERPRET)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
+
+
+def step_with_a_loop_that_draws(key, state, action):
+    noisy = jax.lax.fori_loop(0, 2, lambda i, x: x + jax.random.normal(jax.random.fold_in(key, i)), state["x"])
+    return {"x": noisy}, noisy[None], noisy, noisy > 1
+
+
+def test_a_state_of_any_kind_and_a_loop_that_draws():
+    key, number = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.float32)
+    with pytest.raises(Unfit):
+        kernels.step_on_lanes(step_with_a_loop_that_draws, key, {"x": number}, jax.ShapeDtypeStruct((1,), jnp.float32))
+    fine = lambda key, state, action: ({"x": state["x"] + action[0]}, state["x"][None], state["x"], state["x"] > 1)
+    (ahead, *_) = kernels.step_on_lanes(fine, key, {"x": number}, jax.ShapeDtypeStruct((1,), jnp.float32))(
+        jnp.arange(3.0), jnp.ones(3)
+    )
+    np.testing.assert_array_equal(ahead, jnp.arange(3.0) + 1)
+
+
+@pytest.mark.parametrize("function", [jnp.round, jax.lax.erf, lambda x: jnp.sort(jnp.stack((x, -x)))])
+def test_an_operation_without_a_rule_is_unfit(function):
+    with pytest.raises(Unfit):
+        on_lanes(function, jax.ShapeDtypeStruct((), jnp.float32))
+
+
+def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
+    env = make("lqr")  # it draws
+    policy = policy_for(env)
+    params = policy.init(jax.random.key(0))
+    plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
+    monkeypatch.setattr(fused, "applies", lambda policy, params: True)
+    again = rollout(env, policy, params, jax.random.key(1), 2, 4)
+    jax.tree.map(np.testing.assert_array_equal, plain, again)
 
 
 def test_an_environment_that_draws_is_left_to_the_plain_way():
@@ -91,7 +147,8 @@ def test_a_function_of_scalars_on_lanes():
     def function(x, y):
         stacked = jnp.stack((x, y, x * y))
         total = jax.lax.fori_loop(0, 3, lambda _, total: total + stacked.sum(), jnp.zeros(()))
-        return jnp.where(stacked.max() > 1, total, -total), jnp.argmax(stacked), stacked[::-1] @ jnp.arange(3.0)
+        matrix = jnp.eye(3) * x + jnp.tri(3)
+        return jnp.where(stacked.max() > 1, total, -total), jnp.argmax(stacked), stacked[::-1] @ matrix @ jnp.arange(3.0)
 
     number = jax.ShapeDtypeStruct((), jnp.float32)
     x, y = jnp.array([0.5, 2.0, -1.0]), jnp.array([0.25, 3.0, 4.0])
@@ -107,5 +164,8 @@ def test_where_the_kernels_apply(monkeypatch):
     assert fused.applies(policy, params)
     assert not fused.applies(policy_for(make("cartpole-continuous"), hidden=(8, 8)), params)
     assert not fused.applies(policy_for(make("chain")), params)
+    assert not fused.applies(policy_for(make("cartpole-continuous"), hidden=(1000,)), params)
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert not fused.applies(policy, params)
     monkeypatch.setenv("STORMPG_FUSED", "0")
     assert not fused.applies(policy, params)

@@ -13,7 +13,7 @@ from stormpg.errors import InputError
 from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
-from stormpg.experiments.workshop import Workshop
+from stormpg.experiments.workshop import Workshop, share_device
 from stormpg.report.tables import LEGEND, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
@@ -36,6 +36,7 @@ def reproduce_command(
     as_json: Json = False,
 ) -> None:
     """The paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
+    share_device()
     plan = reproduction.Plan(seeds, trajectories, baseline=baseline, decay=decay, decay_every=decay_every)
     with unit_bar("reproduce") as report:
         data = reproduction.reproduce(Workshop(folder, report), plan, full, [this_command()])
@@ -57,6 +58,7 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Several algorithms on one environment, with the same page and the same statistics as `reproduce`."""
+    share_device()
     names = check_algorithms([name.strip() for name in algorithms.split(",") if name.strip()])
     switches = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
     wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, **switches)  # type: ignore[arg-type]

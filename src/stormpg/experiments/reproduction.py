@@ -55,20 +55,16 @@ class Plan(Switches):
 def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -> dict[str, Any]:
     """Run what is missing, judge the claims, write the report, and return what it says."""
     units = base_units(plan)
-    claim_folder(shop.root, {"kind": "reproduce", **dataclasses.asdict(plan)}, units.values())
-    searches = (
-        {env: searches_of(env, TUNED, cut(tuning, plan), plan.switches) for env, tuning in TUNING.items()} if full else {}
-    )
-    grids = robustness_grids(plan) if full else {}
-    # All at once, so that no core waits at the end of a part of the study; the parts below find them done.
-    shop.run(
-        [
-            *units.values(),
-            *limit_units(),
-            *(unit for search in searches.values() for found in search.values() for unit in found),
-            *(unit for of_env in grids.values() for grid in of_env for unit in grid.units()),
-        ]
-    )
+    tuned, grids = (TUNING, robustness_grids(plan)) if full else ({}, {})
+    searches = {env: searches_of(env, TUNED, cut(tuning, plan), plan.switches) for env, tuning in tuned.items()}
+    known = [
+        *units.values(),
+        *limit_units(),
+        *(unit for search in searches.values() for found in search.values() for unit in found),
+        *(unit for of_env in grids.values() for grid in of_env for unit in grid.units()),
+    ]
+    claim_folder(shop.root, {"kind": "reproduce", **dataclasses.asdict(plan)}, known)
+    shop.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
     tasks = base_tasks(shop, plan, units)
     rows = judge_limits(shop)
     heatmaps: list[Any] = []

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,6 @@ class Workshop:
     report: Report | None = None
     train: bool = True  # False: a part that is missing is an error
 
-    def __post_init__(self) -> None:
-        # Several processes are to share a GPU; JAX would give most of its memory to the first.
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
     def run(self, units: Sequence[Unit]) -> list[Columns]:
         """The tables of all units. What is there is checked before anything is run."""
         missing = [unit for unit in units if not (self.root / unit.folder).exists()]
@@ -64,7 +61,7 @@ class Workshop:
         if parts and not self.train:
             raise InputError(f"{self.root / next(iter(parts))} is missing ({len(parts)} parts in all): run the study again.")
         names, done = list(parts), count - len(parts)
-        group = group if jax.default_backend() == "cpu" else max(len(names), 1)
+        group = max(len(names), 1) if jax.default_backend() == "gpu" else group
         for first in range(0, len(names), group):
             with pool(len(names)) as workers:
                 futures = {workers.submit(parts[name]): name for name in names[first : first + group]}
@@ -74,8 +71,13 @@ class Workshop:
                         done += 1
                         if self.report:
                             self.report(futures[future], done, count)
+                except BrokenProcessPool:
+                    raise InputError(
+                        f"a process that worked on {self.root} died, perhaps for want of memory. What is done is kept: "
+                        "give the command again."
+                    ) from None
                 except BaseException:
-                    workers.shutdown(wait=True, cancel_futures=True)
+                    stop(workers)
                     raise
             jax.clear_caches()
             give_memory_back()
@@ -87,7 +89,19 @@ def write_measured(file: Path, measure: Callable[[], Any]) -> None:
 
 
 def pool(parts: int) -> Executor:
-    return ThreadPoolExecutor(2) if jax.default_backend() == "cpu" else processes(parts)
+    return processes(parts) if jax.default_backend() == "gpu" else ThreadPoolExecutor(2)
+
+
+def stop(workers: Executor) -> None:
+    """At once where they are processes: what is half done has not got its name yet. Threads end their part."""
+    for process in list((getattr(workers, "_processes", None) or {}).values()):
+        process.terminate()
+    workers.shutdown(wait=True, cancel_futures=True)
+
+
+def share_device() -> None:
+    """Several processes are to share a GPU, most of whose memory JAX would give to the first. Call it before JAX starts."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def processes(parts: int) -> Executor:

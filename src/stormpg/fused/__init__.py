@@ -13,11 +13,18 @@ from stormpg.networks import MLP
 from stormpg.policies import Categorical, Gaussian
 from stormpg.records import Tree
 
+MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # what fits into the registers of a program
+
 
 def applies(policy: Any, params: Tree) -> bool:
-    """Whether the kernels can do this policy's log-probabilities and scores."""
-    if os.environ.get("STORMPG_FUSED") == "0" or jax.default_backend() != "gpu":
+    """Whether the kernels can do this policy's log-probabilities and scores. A subclass may do anything, so it is not asked."""
+    device = getattr(jax.config, "jax_default_device", None)
+    platform = jax.default_backend() if device is None else getattr(device, "platform", device)
+    if os.environ.get("STORMPG_FUSED") == "0" or platform not in ("gpu", "cuda"):
         return False
-    network = policy.mean if isinstance(policy, Gaussian) else policy.logits if isinstance(policy, Categorical) else None
-    single = all(jnp.result_type(leaf) == jnp.float32 for leaf in jax.tree.leaves(params))
-    return single and isinstance(network, MLP) and len(network.sizes) == 3
+    network = policy.mean if type(policy) is Gaussian else policy.logits if type(policy) is Categorical else None
+    if type(network) is not MLP or len(network.sizes) != 3:
+        return False
+    inputs, width, outputs = network.sizes
+    small = inputs <= MOST_INPUTS and width <= WIDEST and outputs <= MOST_OUTPUTS
+    return small and all(jnp.result_type(leaf) == jnp.float32 for leaf in jax.tree.leaves(params))

@@ -25,7 +25,15 @@ LANES = 32  # trajectories of one program of a rollout, at most
 TILE = 4  # steps of a trajectory that a program takes at once
 
 
-step_on_lanes = functools.cache(on_lanes)
+def step_on_lanes(step: Callable[..., Any], *shapes: Any) -> Callable[..., list[Array]]:
+    """As `on_lanes`, and remembered: an environment's step is the longest of all functions to trace."""
+    leaves, structure = jax.tree.flatten(shapes)
+    return _remembered(step, structure, tuple(leaves))
+
+
+@functools.lru_cache(maxsize=16)
+def _remembered(step: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> Callable[..., list[Array]]:
+    return on_lanes(step, *jax.tree.unflatten(structure, leaves))
 
 
 class Given(NamedTuple):
@@ -41,7 +49,7 @@ class Given(NamedTuple):
 class Head(NamedTuple):
     """A policy without its network: functions of (settings, other parameters, output, noise or action), all numbers."""
 
-    act: Callable[..., list[Array]]
+    act: Callable[[Any], Callable[..., list[Array]]]  # for noise of this shape
     log_prob: Callable[..., list[Array]]
     slope: Callable[..., list[Array]]  # of log_prob, to the other parameters and the output
 
@@ -77,8 +85,8 @@ def scalars(tree: Tree) -> Array:
     return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)] + [jnp.zeros(1)])
 
 
-def head(policy: Any, params: Tree, outputs: int, draw: Any, action: Any) -> Head:
-    """The policy's own functions. `draw`, `action`: shapes of its noise and of its action."""
+def head(policy: Any, params: Tree, outputs: int, action: Any) -> Head:
+    """The policy's own functions. `action`: the shape of its action."""
     name, _, others = split(policy, params)
     bare = dataclasses.replace(policy, **{name: Given()})
     like = functools.partial(jax.tree.map, lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)))
@@ -92,7 +100,7 @@ def head(policy: Any, params: Tree, outputs: int, draw: Any, action: Any) -> Hea
 
     shapes = (like(bare), like(others), output)
     return Head(
-        on_lanes(act, *shapes, draw),
+        lambda draw: on_lanes(act, *shapes, draw),
         on_lanes(log_prob, *shapes, action),
         on_lanes(jax.grad(log_prob, argnums=(1, 2)), *shapes, action),
     )
@@ -163,7 +171,8 @@ def rollout(
     one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
     draw = jax.ShapeDtypeStruct(noise.shape[2:], noise.dtype)
     action = jax.eval_shape(policy.act, params, one(first), draw)
-    own = head(policy, params, layers[-1]["bias"].shape[0], draw, action)
+    own = head(policy, params, layers[-1]["bias"].shape[0], action)
+    act = own.act(draw)
     key = jax.eval_shape(jax.random.key, 0)
     advance = step_on_lanes(env.step, key, jax.tree.map(one, state), action)
     fields = [jnp.reshape(x, (n, -1)) for x in jax.tree.leaves(state)]
@@ -181,7 +190,7 @@ def rollout(
         def step(loop):
             time, state, seen, alive = loop
             out = output(w, hidden(w, seen))
-            acted = own.act(*fixed, *out, *(load(noise, time, i) for i in range(draws)))
+            acted = act(*fixed, *out, *(load(noise, time, i) for i in range(draws)))
             (log_prob,) = own.log_prob(*fixed, *out, *acted)
             *ahead, reward, over = advance(*state, *acted)
             live = alive > 0
@@ -243,7 +252,7 @@ def log_probs(policy: Any, params: Tree, trajectories: Any, interpret: bool = Fa
     _, layers, others = split(policy, params)
     n, horizon = trajectories.mask.shape
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
-    own = head(policy, params, layers[-1]["bias"].shape[0], action, action)
+    own = head(policy, params, layers[-1]["bias"].shape[0], action)
 
     def kernel(w, settings, rest, batch, values):
         w, batch = load_weights(w), Batch(*batch)
@@ -274,14 +283,14 @@ def log_probs(policy: Any, params: Tree, trajectories: Any, interpret: bool = Fa
 
 
 def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, interpret: bool = False) -> Tree:
-    """Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H], that are 0 on padded steps."""
+    """Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
     name, layers, others = split(policy, params)
     n, horizon = trajectories.mask.shape
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
     packed = weights(layers)
     inputs, size = packed.into.shape
     outputs = packed.out.shape[0]
-    own = head(policy, params, outputs, action, action)
+    own = head(policy, params, outputs, action)
     loose = sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(others))  # parameters outside the network
 
     def kernel(w, settings, rest, batch, coefficient, wide, narrow):
@@ -295,7 +304,7 @@ def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, 
             load = lambda ref, *i: triton.load(ref.at[(row, times, *i)], mask=times < horizon, other=0)
             seen = [load(batch.observation, i) for i in range(inputs)]
             acted = [load(batch.action, i) for i in range(batch.action.shape[2])]
-            c = load(coefficient)
+            c = jnp.where(times < batch.length[row], load(coefficient), 0.0)
             h = hidden(w, seen)
             slopes = [c * slope for slope in own.slope(*fixed, *output(w, h), *acted)]
             rest_pull, pull = slopes[:loose], slopes[loose:]  # on the other parameters, on each output

@@ -20,11 +20,13 @@ Numbers = np.ndarray  # of objects: in each place the lanes of that number, or U
 UNKNOWN = object()  # a number that no kernel can have: of a random key, and all that is computed from one
 
 ELEMENTWISE = {
-    *("abs", "add", "add_any", "and", "atan2", "ceil", "clamp", "convert_element_type", "copy", "cos", "div", "eq", "erf"),
+    *("abs", "add", "add_any", "and", "atan2", "ceil", "clamp", "convert_element_type", "cos", "div", "eq"),
     *("exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt"),
-    *("max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "round", "rsqrt", "select_n", "sign", "sin", "sqrt"),
-    *("square", "stop_gradient", "sub", "tan", "tanh", "xor"),
+    *("max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "rsqrt", "select_n", "sign", "sin", "sqrt"),
+    *("square", "sub", "tan", "tanh", "xor"),
 }
+
+CALLS = {"checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2"}
 
 
 class Unfit(Exception):
@@ -43,12 +45,13 @@ def on_lanes(function: Callable[..., Any], *shapes: Any) -> Callable[..., list[A
     def run(*numbers: Array) -> list[Array]:
         left = iter(numbers)
         inputs = [fill(aval.shape, left) if is_number(aval) else unknown(aval.shape) for aval in avals]
-        outputs = numbers_of(evaluate(jaxpr.jaxpr, jaxpr.consts, inputs, numbers[0].shape[0]))
-        if any(number is UNKNOWN for number in outputs):
-            raise Unfit("a result depends on a random key")
-        return outputs
+        return all_known(evaluate(jaxpr.jaxpr, jaxpr.consts, inputs, numbers[0].shape[0]))
 
-    jax.eval_shape(run, *(jax.ShapeDtypeStruct((1,), a.dtype) for a in avals if is_number(a) for _ in range(a.size)))
+    numbers = [jax.ShapeDtypeStruct((1,), a.dtype) for a in avals if is_number(a) for _ in range(a.size)]
+    try:
+        jax.eval_shape(run, *numbers)
+    except (IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise Unfit(f"an operation in a form that has no rule: {error}") from error
     return run
 
 
@@ -89,10 +92,9 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Numbers], lanes
 def apply(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
     """One operation."""
     name, params = eqn.primitive.name, eqn.params
-    for inner in ("jaxpr", "call_jaxpr"):
-        if inner in params and name != "scan":
-            closed = params[inner]
-            return evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), operands, lanes)
+    if name in CALLS:
+        closed = params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"]
+        return evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), operands, lanes)
     if name == "scan":
         return loop(eqn, operands, lanes)
     if any(number is UNKNOWN for operand in operands for number in operand.ravel()):
@@ -125,20 +127,21 @@ def loop(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
     carries = shapes(body.outvars) == shapes(eqn.outvars) == [x.shape for x in carry] == shapes(body.invars[len(fixed) :])
     if not carries or shapes(body.invars[: len(fixed)]) != [x.shape for x in fixed]:
         raise Unfit("a loop over arrays")
-    if any(number is UNKNOWN for x in carry for number in x.ravel()):
-        raise Unfit("a loop that carries a random key")
 
     def step(_: Any, flat: list[Array]) -> list[Array]:
         left = iter(flat)
-        return numbers_of(evaluate(body, consts, [*fixed, *(fill(x.shape, left) for x in carry)], lanes))
+        return all_known(evaluate(body, consts, [*fixed, *(fill(x.shape, left) for x in carry)], lanes))
 
-    done = iter(jax.lax.fori_loop(0, eqn.params["length"], step, numbers_of(carry)))
+    done = iter(jax.lax.fori_loop(0, eqn.params["length"], step, all_known(carry)))
     return [fill(x.shape, done) for x in carry]
 
 
-def numbers_of(values: Sequence[Numbers]) -> list[Any]:
+def all_known(values: Sequence[Numbers]) -> list[Array]:
     """All numbers of some values, one after the other."""
-    return [number for value in values for number in value.ravel()]
+    numbers = [number for value in values for number in value.ravel()]
+    if any(number is UNKNOWN for number in numbers):
+        raise Unfit("a result depends on a random key")
+    return numbers
 
 
 def reduce_with(function: Callable[[Any, Any], Any]) -> Callable[..., Numbers]:
@@ -188,7 +191,7 @@ def sliced(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbe
 
 
 def counted(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
-    return constant(np.broadcast_to(np.arange(aval.shape[params["dimension"]], dtype=aval.dtype), aval.shape), lanes)
+    return constant(np.indices(aval.shape)[params["dimension"]].astype(aval.dtype), lanes)
 
 
 def as_numbers(x: Any) -> Numbers:
@@ -202,6 +205,8 @@ def as_numbers(x: Any) -> Numbers:
 RULES: dict[str, Callable[..., Any]] = {
     "argmax": argmax,
     "broadcast_in_dim": broadcast,
+    "copy": lambda operands, *_: operands[0],
+    "stop_gradient": lambda operands, *_: operands[0],
     "concatenate": lambda operands, params, *_: np.concatenate(operands, axis=params["dimension"]),
     "dot_general": product,
     "iota": counted,
