@@ -38,6 +38,7 @@ def test_algorithm(name):
     testing.check_algorithm(stormpg.make_algorithm(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXTRA)
 def test_variant(name):
     testing.check_algorithm(EXTRA[name]())

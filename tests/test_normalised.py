@@ -37,6 +37,7 @@ def test_nothing_is_scaled_before_anything_was_seen():
     np.testing.assert_allclose(POLICY.scale(POLICY.init(jax.random.key(0)), jnp.array([1.0, -2.0, 3.0])), [1, -2, 3], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_do_not_move_the_statistics():
     params, seen = after(2)
     g = stormpg.gradient(stormpg.gpomdp(0.99), POLICY, params, seen[-1])
@@ -44,6 +45,7 @@ def test_gradients_do_not_move_the_statistics():
     assert any(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(g["policy"]))
 
 
+@pytest.mark.slow
 def test_weights_against_older_parameters_use_their_own_statistics(float64):
     """The ratio of the densities that sampled: with old statistics below, with new ones above."""
     old, _ = after(1)

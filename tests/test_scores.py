@@ -14,6 +14,7 @@ POLICY = stormpg.policy_for(ENV)
 PARAMS = POLICY.init(jax.random.key(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [40, 50, 100, 137])
 def test_blocks_are_the_plain_sums(monkeypatch, horizon, float64):
     """For horizons that are a whole number of blocks and for one that is not; episodes end everywhere."""
