@@ -67,7 +67,7 @@ def doctor_command(as_json: Json = False) -> None:
         "imageio-ffmpeg": "films as MP4",
         "tensorboardX": "--log tensorboard",
         "wandb": "--log wandb",
-        "mlflow-skinny": "--log mlflow",
+        "mlflow": "--log mlflow",
         "onnx": "export of policies",
     }
     found = {name: version_of(name) for name in (*needed, *optional)}

@@ -48,7 +48,7 @@ def on_lanes(function: Callable[..., Any], *shapes: Any) -> Callable[..., list[A
         return all_known(evaluate(jaxpr.jaxpr, jaxpr.consts, inputs, numbers[0].shape[0]))
 
     numbers = [jax.ShapeDtypeStruct((1,), a.dtype) for a in avals if is_number(a) for _ in range(a.size)]
-    try:
+    try:  # what a rule cannot do, however it says so, is left to the plain way
         jax.eval_shape(run, *numbers)
     except (IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise Unfit(f"an operation in a form that has no rule: {error}") from error
