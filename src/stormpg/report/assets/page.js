@@ -295,8 +295,9 @@ function heatmap(map, { quantity }) {
   const best = filled.reduce((a, b) => (!a || (more ? b.value > a.value : b.value < a.value) ? b : a), null);
   const at = (cell) => `${map.x_name} ${cell.x}, ${map.y_name} ${cell.y}`;
   const colours = { colorscale: "Cividis", reversescale: !more, colorbar: { thickness: 10, outlinewidth: 0, len: 1 } };
-  const words = { text: z.map((row) => row.map(number)), texttemplate: cells.length <= 64 ? "%{text}" : "", textfont: { size: 11 } };
-  const hover = { hovertemplate: `${safe(map.x_name)} %{x}<br>${safe(map.y_name)} %{y}<br>%{text}<extra></extra>`, hoverongaps: false };
+  const short = (value) => number(value != null && Math.abs(value) >= 10 ? Math.round(value) : value); // a phone's cells hold three figures
+  const words = { text: z.map((row) => row.map(short)), customdata: z.map((row) => row.map(number)), texttemplate: cells.length <= 64 ? "%{text}" : "", textfont: { size: 11 } };
+  const hover = { hovertemplate: `${safe(map.x_name)} %{x}<br>${safe(map.y_name)} %{y}<br>%{customdata}<extra></extra>`, hoverongaps: false };
   const trace = { type: "heatmap", x: map.x.map(number), y: map.y.map(number), z, xgap: 2, ygap: 2, ...colours, ...words, ...hover };
   const crosses = {
     x: gaps.map((cell) => cell.x), y: gaps.map((cell) => cell.y), mode: "markers", hoverinfo: "skip",
