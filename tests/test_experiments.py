@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stormpg
+from stormpg.columns import mean_return
 from stormpg.errors import InputError
 from stormpg.experiments import claims, comparison, protocols, robustness, tuning, variance, workshop
 from stormpg.experiments.content import simple
@@ -185,7 +186,7 @@ def test_area_counts_trajectories_not_iterations():
         "trajectories": np.array([30, 40, 10, 40]),
         "return": np.array([1.0, 5.0, 2.0, 6.0]),
     }
-    np.testing.assert_allclose(tuning.area(runs), [(30 * 1 + 10 * 5) / 40, (10 * 2 + 30 * 6) / 40])
+    np.testing.assert_allclose(mean_return(runs), [(30 * 1 + 10 * 5) / 40, (10 * 2 + 30 * 6) / 40])
 
 
 def test_the_share_of_good_settings():

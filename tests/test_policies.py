@@ -9,7 +9,7 @@ from scipy import stats
 import stormpg
 from stormpg.errors import InputError
 from stormpg.networks import MLP
-from stormpg.policies import describe_policy
+from stormpg.policies import describe_policy, log_probs_of
 
 OBSERVATION = jnp.asarray([0.3, -0.2, 0.5])
 
@@ -138,3 +138,34 @@ def test_in_steps_is_the_same_policy(env, hidden):
 def test_many_inputs_are_left_to_a_matrix_product():
     assert MLP((100, 8, 1)).in_steps() == MLP((100, 8, 1))
     assert MLP((4, 8, 1)).in_steps() != MLP((4, 8, 1))
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize(("env", "hidden"), [("cartpole", (8,)), ("cartpole-continuous", (8, 5)), ("cartpole-continuous", ())])
+def test_many_rows_are_each_row(env, hidden, normalise, float64):
+    """`log_probs` and its gradients, once and twice, are those of `log_prob` row by row."""
+    env = stormpg.make(env)
+    policy = stormpg.policy_for(env, hidden=hidden, normalise=normalise)
+    params, key = policy.init(jax.random.key(0)), jax.random.key(1)
+    if normalise:
+        params["seen"] = params["seen"]._replace(number=jnp.asarray(9.0), mean=jnp.arange(4.0), squares=jnp.arange(4.0) + 1)
+    rows = jax.random.normal(key, (7, 4))
+    actions = jax.vmap(policy.sample, (None, 0, 0))(params, jax.random.split(key, 7), rows)
+    weight = jax.random.normal(key, (7,))
+    plain = lambda params, rows: (weight * jax.vmap(policy.log_prob, (None, 0, 0))(params, rows, actions)).sum()
+    fast = lambda params, rows: (weight * log_probs_of(policy, params, rows, actions)).sum()
+    for of in (lambda f: f, lambda f: jax.grad(f, argnums=(0, 1)), lambda f: jax.hessian(f) if not normalise else jax.grad(f)):
+        expected, found = of(plain)(params, rows), jax.jit(of(fast))(params, rows)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found, expected)
+
+
+def test_a_subclass_that_changes_a_density_is_not_passed_over():
+    class Wider(stormpg.policies.Gaussian):
+        def log_prob(self, params, observation, action):
+            return super().log_prob(params, observation, action) / 2
+
+    policy = stormpg.gaussian_mlp(3, 1)
+    wider = Wider(policy.sigma, policy.mean, 1)
+    params, rows, actions = policy.init(jax.random.key(0)), jnp.ones((5, 3)), jnp.zeros((5, 1))
+    both = [log_probs_of(p, params, rows, actions) for p in (policy, wider)]
+    np.testing.assert_allclose(both[1], both[0] / 2, rtol=1e-6)

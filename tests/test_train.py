@@ -243,7 +243,7 @@ def test_bad_arguments(arguments, message):
         stormpg.train(**call)
 
 
-def test_an_option_xla_does_not_know_is_left_out(monkeypatch):
-    monkeypatch.setattr(compiler, "ONCE", {"xla_backend_optimization_level": 0, "xla_no_such_option": 1})
-    assert compiler.Once(lambda x: x + 1, ())(1) == 2
+def test_an_option_xla_does_not_know_is_left_out():
+    options = {"xla_backend_optimization_level": 0, "xla_no_such_option": 1}
+    assert compiler.Program(lambda x: x + 1, options, ())(1) == 2
     assert not compiler.understood("xla_no_such_option", 1)

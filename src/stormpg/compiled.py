@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm
-from stormpg.compiler import Once
+from stormpg.compiler import OFTEN, ONCE, Program
 from stormpg.envs import Environment
 from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration, unfinished
 from stormpg.trajectories import RUNS, Trajectories, rollout
@@ -74,7 +74,7 @@ def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[...,
     return all_runs
 
 
-@functools.partial(Once, static_argnames=("env", "horizon"))
+@functools.partial(Program, options=ONCE, static_argnames=("env", "horizon"))
 def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
     """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
 
@@ -88,16 +88,17 @@ def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, see
     return over_all_runs(one)(policy, algorithm, seeds)
 
 
-@functools.partial(jax.jit, static_argnames=("env", "horizon"))
+@functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
 def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
     """Up to CHUNK units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
-    every_run = over_all_runs(lambda policy, algorithm, state: unit(env, horizon, policy, algorithm, state, budget))
+    one = lambda policy, algorithm, state: unit(env, horizon, policy, algorithm, state, budget)
+    every_run = jax.jit(over_all_runs(one))  # so that it is traced once, for its shapes and for its use
     shapes = jax.eval_shape(every_run, policy, algorithm, states)[1]
     recorded = jax.tree.map(lambda s: jnp.zeros((CHUNK, *s.shape), s.dtype), shapes)
 
     def going(carry: tuple[Array, State, Row]) -> Array:
         count, states, _ = carry
-        return (count < CHUNK) & unfinished(algorithm, states, budget).any()
+        return (count < CHUNK) & unfinished(algorithm, states.trajectories, budget).any()
 
     def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
         count, states, recorded = carry

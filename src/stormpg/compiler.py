@@ -14,6 +14,8 @@ import jax
 # For a program that runs once: to compile it fast is to run it fast. On CPUs this halves the wait.
 ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 
+# For a program that runs often. Left alone, LLVM takes half of the vectors of a CPU that has them of 512 bits.
+OFTEN = {"xla_cpu_prefer_vector_width": 512}
 
 # A loop of small steps as one function, instead of a call for each of its operations: rollouts are that. It belongs to a table
 # of free names, where an unknown one is ignored; XLA reads it when the first program is compiled.
@@ -39,19 +41,21 @@ def known(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if understood(name, value)}
 
 
-class Once:
-    """jax.jit for a program that runs once. XLA is asked at the first call, not when the library is imported."""
+class Program:
+    """jax.jit with such of the options as are understood. XLA is asked at the first use, not when the library is imported."""
 
-    def __init__(self, function: Callable[..., Any], static_argnames: tuple[str, ...]) -> None:
-        self.function, self.static_argnames = function, static_argnames
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any], static_argnames: tuple[str, ...]) -> None:
+        self.function, self.options, self.static_argnames = function, options, static_argnames
 
     @functools.cached_property
     def jitted(self) -> Any:
-        return jax.jit(self.function, static_argnames=self.static_argnames, compiler_options=known(ONCE))
+        return jax.jit(self.function, static_argnames=self.static_argnames, compiler_options=known(self.options))
 
     def __call__(self, *arguments: Any) -> Any:
         return self.jitted(*arguments)
 
-    def eval_shape(self, *arguments: Any) -> Any:
-        """The shapes of what it returns. It is traced for this, and not again when it is called."""
-        return self.jitted.eval_shape(*arguments)
+    def __getattr__(self, name: str) -> Any:
+        """`eval_shape`, `lower` and the like. A program traced for these is not traced again when it is called."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.jitted, name)

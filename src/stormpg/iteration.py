@@ -182,10 +182,10 @@ def small_iteration(
     return where(live, after, state), row._replace(live=live)
 
 
-def unfinished(algorithm: Algorithm, states: State, budget: Array) -> Array:
-    """Whether the budget of each run holds another unit."""
+def unfinished(algorithm: Algorithm, trajectories: Any, budget: Any) -> Any:
+    """Whether the budget of each run holds another unit after so many trajectories."""
     schedule = algorithm.schedule
-    return states.trajectories + (schedule.B if schedule.m is None else schedule.S0) <= budget
+    return trajectories + (schedule.B if schedule.m is None else schedule.S0) <= budget
 
 
 def effective_sample_size(weight: Array) -> Array:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg.policies import log_probs_of
 from stormpg.records import Tree, in_steps, record, static
 from stormpg.trajectories import Trajectories
 
@@ -57,6 +58,9 @@ class Normalised:
 
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
         return self.policy.log_prob(params["policy"], self.scale(params, observation), action)
+
+    def log_probs(self, params: Tree, observations: Array, actions: Array) -> Array:
+        return log_probs_of(self.policy, params["policy"], self.scale(params, observations), actions)
 
     def mode(self, params: Tree, observation: Array) -> Array:
         return self.policy.mode(params["policy"], self.scale(params, observation))

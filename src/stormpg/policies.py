@@ -5,7 +5,8 @@ A policy is anything with four functions, each for one observation:
     init(key) -> params;  sample(params, key, obs) -> action;  log_prob(params, obs, action);  mode(params, obs)
 
 It may also give `noise(key, shape)` and `act(params, obs, noise)`, with sample = act ∘ noise: a rollout then draws all
-its noise at once, which is faster; and `in_steps()`, the same policy in the form that a rollout computes fastest.
+its noise at once, which is faster; `in_steps()`, the same policy in the form that a rollout computes fastest; and
+`log_probs(params, observations, actions)`, `log_prob` of many rows, in the form that is fastest to differentiate.
 `kl(params, other, obs)` = KL(π_params ‖ π_other) is needed by the natural-gradient step alone. The fixed σ is a setting, not a
 parameter: ξ holds what the gradient moves, and nothing else.
 """
@@ -21,8 +22,8 @@ from jax import Array
 
 from stormpg.envs.base import AnyEnvironment, Box, Discrete, OutsideEnvironment
 from stormpg.errors import InputError, choose, nearest
-from stormpg.networks import MLP, LinearFeatures, Network, Table, network
-from stormpg.records import Tree, as_float, in_steps, record, static
+from stormpg.networks import MLP, LinearFeatures, Network, Table, network, on_rows
+from stormpg.records import Tree, as_float, in_steps, own_method, record, static
 
 
 @record
@@ -53,8 +54,15 @@ class Gaussian:
         return self.act(params, observation, self.noise(key, ()))
 
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
+        return self.log_density(params, self.mode(params, observation), action)
+
+    def log_probs(self, params: Tree, observations: Array, actions: Array) -> Array:
+        means = on_rows(self.mean, params["mean"], observations)
+        return jax.vmap(self.log_density, (None, 0, 0))(params, means, actions)
+
+    def log_density(self, params: Tree, mean: Array, action: Array) -> Array:
         sigma = self.deviation(params)
-        z = (action - self.mode(params, observation)) / sigma
+        z = (action - mean) / sigma
         return -(0.5 * z * z + jnp.log(sigma)).sum() - 0.5 * self.action_dim * math.log(2 * math.pi)
 
     def mode(self, params: Tree, observation: Array) -> Array:
@@ -92,8 +100,13 @@ class Categorical:
         return self.act(params, observation, self.noise(key, ()))
 
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
-        chosen = jnp.arange(self.actions) == action
-        return jnp.where(chosen, self.log_probabilities(params, observation), 0.0).sum()
+        return self.log_chance(self.logits.apply(params["logits"], observation), action)
+
+    def log_probs(self, params: Tree, observations: Array, actions: Array) -> Array:
+        return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
+
+    def log_chance(self, logits: Array, action: Array) -> Array:
+        return jnp.where(jnp.arange(self.actions) == action, jax.nn.log_softmax(logits), 0.0).sum()
 
     def mode(self, params: Tree, observation: Array) -> Array:
         return jnp.argmax(self.logits.apply(params["logits"], observation))
@@ -107,6 +120,12 @@ class Categorical:
 
 
 Policy = Gaussian | Categorical
+
+
+def log_probs_of(policy: Any, params: Tree, observations: Array, actions: Array) -> Array:
+    """log π_ξ(a|s) of many rows, [n]."""
+    log_probs = own_method(policy, "log_probs") or jax.vmap(policy.log_prob, (None, 0, 0))
+    return log_probs(params, observations, actions)
 
 
 def gaussian(mean: Any, action_dim: int, sigma: float = 1.0, learn_sigma: bool = False) -> Gaussian:
@@ -218,7 +237,8 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
 
 def check_policy(env: AnyEnvironment, policy: Any) -> None:
     """InputError where a policy's actions are not the environment's: it samples one, without running anything."""
-    params, key = jax.eval_shape(policy.init, jax.random.key(0)), jax.random.key(0)
+    key = jax.eval_shape(jax.random.key, 0)
+    params = jax.eval_shape(policy.init, key)
     if isinstance(env, OutsideEnvironment):
         observation = jax.ShapeDtypeStruct(env.observation_space.shape, jnp.float32)
     else:

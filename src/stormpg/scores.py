@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg import fused
+from stormpg.policies import log_probs_of
 from stormpg.records import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
@@ -20,10 +21,13 @@ SHORT = 100  # up to this horizon the plain way is faster: nothing is computed t
 
 def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
     """log π_ξ(a_h|s_h), [n, H], 0 on padded steps: the plain way, which can be differentiated."""
-    shape = trajectories.mask.shape
-    rows = [jnp.reshape(x, (-1, *x.shape[2:])) for x in (trajectories.observation, trajectories.action)]
-    values = jax.vmap(policy.log_prob, (None, 0, 0))(params, *rows)
-    return jnp.where(trajectories.mask > 0, values.reshape(shape), 0.0)
+    n, horizon = trajectories.mask.shape
+    # Step by step, as a rollout records them: in the order of the trajectories they would have to be copied.
+    rows = [
+        jnp.swapaxes(x, 0, 1).reshape(n * horizon, *x.shape[2:]) for x in (trajectories.observation, trajectories.action)
+    ]  # fmt: skip
+    values = log_probs_of(policy, params, *rows).reshape(horizon, n).T
+    return jnp.where(trajectories.mask > 0, values, 0.0)
 
 
 def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -> Array:

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm
 from stormpg.checkpoints import Keeper, Reached, joined
+from stormpg.columns import Columns, Table, extend
 from stormpg.compiled import Compiled, calls_a_library
 from stormpg.envs import AnyEnvironment, OutsideEnvironment
 from stormpg.errors import InputError
@@ -25,7 +26,7 @@ from stormpg.logs import Logger, send
 from stormpg.outside import Outside
 from stormpg.parallel import block_size, cores, cut, in_blocks
 from stormpg.records import stack, traceable
-from stormpg.result import Progress, Result, Watch, columns, extend
+from stormpg.result import Progress, Result, Watch
 
 Reporter = Callable[[Progress], Any]  # returning False stops the training
 
@@ -107,13 +108,11 @@ class Training:
         finally:
             if isinstance(engine, Outside):
                 engine.close()
-        table = columns(self.env.name, self.algorithms, self.seeds, rows)
+        table: Columns = Table(self.env.name, self.algorithms, self.seeds, rows)
         table = table if before is None else extend(before.columns, table)
         return self.result(trajectories, table, states, time.perf_counter() - began, not stop.is_set())
 
-    def result(
-        self, trajectories: int, table: Mapping[str, np.ndarray], states: State, seconds: float = 0.0, complete: bool = True
-    ) -> Result:
+    def result(self, trajectories: int, table: Columns, states: State, seconds: float = 0.0, complete: bool = True) -> Result:
         """What it has come to."""
         mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return Result(**mine, trajectories=trajectories, columns=table, states=states, seconds=seconds, complete=complete)
@@ -135,7 +134,7 @@ def run(
         states, first = engine.start(policy, algorithm, seeds, budget)
         collected = [] if first is None else [jax.tree.map(np.asarray, first)]
     going = True
-    while going and bool(unfinished(algorithm, states, budget).any()):
+    while going and unfinished(algorithm, np.asarray(states.trajectories), trajectories).any():
         units, states, recorded = engine.chunk(policy, algorithm, states, budget)
         collected.append(jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded))
         going = report(states, collected)

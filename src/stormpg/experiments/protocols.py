@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stormpg import stats
-from stormpg.experiments.units import Columns
+from stormpg.columns import Columns
 
 WINDOW = 50  # trajectories that a point of a curve is averaged over
 POINTS = 200  # of a curve's grid

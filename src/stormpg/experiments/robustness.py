@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from stormpg import stats
+from stormpg.columns import Columns
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.protocols import WINDOW, grid_for
-from stormpg.experiments.units import Columns, Unit, split_settings
+from stormpg.experiments.units import Unit, split_settings
 
 RATES = tuple(round(float(rate), 5) for rate in np.geomspace(0.001, 0.1, 7))
 MOMENTA = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)

@@ -8,11 +8,12 @@ from typing import Any
 
 from stormpg import files, store
 from stormpg.algorithms import ALGORITHMS, make_algorithm
+from stormpg.columns import Columns
 from stormpg.errors import InputError
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.protocols import Curves, curves_of
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
-from stormpg.experiments.units import Columns, Unit
+from stormpg.experiments.units import Unit
 from stormpg.experiments.workshop import Workshop
 
 ABOUT = "experiment.json"  # what a folder was asked to hold

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stormpg.experiments.units import Columns, Unit, split_settings
+from stormpg.columns import Columns, mean_return
+from stormpg.experiments.units import Unit, split_settings
 
 TUNING_SEED = 1000  # the first of the seeds that choose
 FRESH_SEED = 2000  # the first of the seeds that are shown
@@ -65,19 +66,11 @@ def tuning_units(
     ]
 
 
-def area(columns: Columns) -> np.ndarray:
-    """The mean return over all trajectories of each run: a table of one setting."""
-    starts = np.nonzero(columns["iteration"] == 0)[0]
-    size = np.diff(columns["trajectories"], prepend=0)
-    size[starts] = columns["trajectories"][starts]
-    return np.add.reduceat(size * columns["return"], starts) / np.add.reduceat(size, starts)
-
-
 def best_setting(units: Sequence[Unit], tables: Sequence[Columns]) -> tuple[Mapping[str, Any], list[float]]:
     """The setting with the largest mean area over its seeds, and the areas of all, unit after unit."""
     settings = [s for unit in units for s in unit.settings]
     areas = [
-        float(area(one).mean())
+        float(mean_return(one).mean())
         for unit, table in zip(units, tables, strict=True)
         for one in split_settings(table, len(unit.settings))
     ]

@@ -14,16 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stormpg import store
 from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.columns import Columns
 from stormpg.envs import make
 from stormpg.errors import InputError
 from stormpg.result import Progress
 from stormpg.train import check_budget, train
-
-Columns = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)

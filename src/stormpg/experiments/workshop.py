@@ -18,9 +18,10 @@ from typing import Any
 import jax
 
 from stormpg import files
+from stormpg.columns import Columns
 from stormpg.compiler import understood
 from stormpg.errors import InputError
-from stormpg.experiments.units import Columns, Unit, give_memory_back, read_unit, run_unit
+from stormpg.experiments.units import Unit, give_memory_back, read_unit, run_unit
 from stormpg.parallel import cores
 
 Report = Callable[[str, int, int], None]  # the name of a part, parts done, parts in all
