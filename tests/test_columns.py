@@ -27,7 +27,9 @@ def test_every_column_is_what_a_loop_over_the_rows_gives():
                 now |= {name: getattr(recorded, field)[i, run] for name, field in RECORDED.items()}
                 for name in NAMES:
                     expected[name].append(now[name])
-        table = Table("e", algorithms, [7], recorded)
+        blocks = [[Row(*(x[:2, :2] for x in recorded)), Row(*(x[2:, :2] for x in recorded))]]
+        blocks.append([Row(*(x[:, [2, 2]] for x in recorded))])  # the second run fills up the block
+        table = Table("e", algorithms, [7], blocks)
         assert tuple(table) == NAMES
         assert len(table) == len(NAMES)
         for name in NAMES:

@@ -12,7 +12,7 @@ from stormpg.fused.lanes import Unfit, on_lanes
 from stormpg.policies import policy_for
 from stormpg.records import stack, traceable
 from stormpg.scores import log_probs, score_sum
-from stormpg.trajectories import Trajectories, noise_of, rollout
+from stormpg.trajectories import RUNS, Trajectories, noise_of, rollout
 
 INTERPRET = jax.default_backend() == "cpu"
 CASES = [
@@ -71,7 +71,9 @@ def test_some_episodes_ended_in_these_tests():
 
 
 @pytest.mark.slow
-def test_kernels_map_over_runs_with_settings_of_their_own():
+@pytest.mark.parametrize("programs", [kernels.PROGRAMS, 3, 1])  # with 1, 2 and all 3 trajectories in each
+def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch):
+    monkeypatch.setattr(kernels, "PROGRAMS", programs)
     env, n, horizon = make("cartpole-continuous"), 3, 8
     policies = stack([traceable(policy_for(env, sigma=sigma)) for sigma in (0.5, 2.0)])
     params = jax.vmap(lambda policy, key: policy.init(key))(policies, jax.random.split(jax.random.key(0), 2))
@@ -83,7 +85,7 @@ def test_kernels_map_over_runs_with_settings_of_their_own():
         log_prob = kernels.log_probs(policy, params, batch, INTERPRET)
         return batch, log_prob, kernels.score_sum(policy, params, batch, batch.reward, INTERPRET)
 
-    batch, log_prob, score = jax.vmap(by_kernels)(policies, params, keys)
+    batch, log_prob, score = jax.vmap(by_kernels, axis_name=RUNS)(policies, params, keys)
     np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of who acted
     for run in range(2):
         policy, mine, part = jax.tree.map(lambda x, run=run: x[run], (policies, params, batch))

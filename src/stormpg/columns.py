@@ -1,5 +1,6 @@
 """The table of a run's iterations, run after run: what `Result.columns` and metrics.parquet hold."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -29,12 +30,26 @@ class Table(Mapping[str, np.ndarray]):
     algorithms of a batch.
     """
 
-    def __init__(self, env: str, algorithms: Sequence[Algorithm], seeds: Sequence[int], rows: Row) -> None:
-        self.env, self.seeds, self.rows = env, np.array(seeds), rows
+    def __init__(
+        self, env: str, algorithms: Sequence[Algorithm], seeds: Sequence[int], blocks: Sequence[Sequence[Row]]
+    ) -> None:  # fmt: skip
+        """`blocks`: for each block of runs what was recorded of it, part after part, each [iterations, runs]."""
+        self.env, self.seeds, self.blocks = env, np.array(seeds), blocks
         self.algorithms = np.array([a.name for a in algorithms])
-        self.whole = rows.live.all()
-        self.lengths = rows.live.sum(axis=0)
         self.made: dict[str, np.ndarray] = {}
+
+    def recorded(self, field: str) -> np.ndarray:
+        """A field of all rows, [iterations, runs]."""
+        blocks = [np.concatenate([getattr(part, field) for part in parts]) for parts in self.blocks]
+        return side_by_side(blocks)[:, : len(self.algorithms) * len(self.seeds)]
+
+    @functools.cached_property
+    def live(self) -> np.ndarray:
+        return self.recorded("live")
+
+    @functools.cached_property
+    def whole(self) -> bool:
+        return bool(self.live.all())
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
@@ -48,29 +63,36 @@ class Table(Mapping[str, np.ndarray]):
         return self.made[name]
 
     def make(self, name: str) -> np.ndarray:
-        runs, live, total = np.arange(len(self.lengths)), self.rows.live, int(self.lengths.sum())
         if name in RECORDED:
-            return self.flat(getattr(self.rows, RECORDED[name]))
-        if name == "env":
-            return np.broadcast_to(np.array(self.env), total)  # a text for each row would be most of the table
-        if name == "algorithm":
-            if len(set(self.algorithms)) == 1:
-                return np.broadcast_to(self.algorithms[0], total)
-            return self.algorithms[np.repeat(runs // len(self.seeds), self.lengths)]
-        if name == "setting":
-            return np.repeat(runs // len(self.seeds), self.lengths)
-        if name == "seed":
-            return np.repeat(self.seeds[runs % len(self.seeds)], self.lengths)
+            return self.flat(self.recorded(RECORDED[name]))
         if name == "iteration":
-            return self.flat(np.cumsum(live, axis=0) - 1)
+            return self.flat(np.cumsum(self.live, axis=0) - 1)
         if name in ("trajectories", "steps"):
-            taken = self.rows.batch if name == "trajectories" else self.rows.steps
-            return self.flat(np.cumsum(taken * live, axis=0, dtype=np.int64))
+            taken = self.recorded("batch" if name == "trajectories" else name)
+            return self.flat(np.cumsum(taken * self.live, axis=0, dtype=np.int64))
+        lengths = self.live.sum(axis=0)
+        setting, seed = np.divmod(np.arange(len(lengths)), len(self.seeds))
+        if name == "setting":
+            return np.repeat(setting, lengths)
+        if name == "seed":
+            return np.repeat(self.seeds[seed], lengths)
+        if name == "algorithm" and len(set(self.algorithms)) > 1:
+            return np.repeat(self.algorithms[setting], lengths)
+        if name in ("env", "algorithm"):  # a text for each row would be most of the table
+            return np.broadcast_to(np.array(self.env) if name == "env" else self.algorithms[0], lengths.sum())
         raise KeyError(name)
 
     def flat(self, part: np.ndarray) -> np.ndarray:
         """[iterations, runs] without the iterations that did not take place, run after run."""
-        return part.T.ravel() if self.whole else part.T[self.rows.live.T]  # the first is usual, and several times faster
+        return part.T.ravel() if self.whole else part.T[self.live.T]  # the first is usual, and several times faster
+
+
+def side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns beside columns, the shorter ones filled up with zeros: iterations that did not take place."""
+    if len(parts) == 1:
+        return parts[0]
+    longest = max(len(part) for part in parts)
+    return np.concatenate([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts], axis=1)
 
 
 def extend(before: Columns, after: Columns) -> dict[str, np.ndarray]:

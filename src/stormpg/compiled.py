@@ -114,6 +114,11 @@ class Compiled(NamedTuple):
     env: Environment
     horizon: int
 
+    @property
+    def goes_ahead(self) -> bool:
+        """Whether the next chunk can be computed while the rows of one are read."""
+        return jax.default_backend() != "cpu"
+
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
         return start(self.env, self.horizon, policy, algorithm, seeds, budget)
 

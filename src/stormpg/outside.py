@@ -165,6 +165,8 @@ large_each, small_each, drawn_each = (_each_run(f, 0, 0, 0, 0, None) for f in (_
 class Outside:
     """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk."""
 
+    goes_ahead = False
+
     def __init__(self, env: OutsideEnvironment, horizon: int) -> None:
         self.sampler = Sampler(env, horizon)
 

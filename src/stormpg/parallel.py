@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Runs = TypeVar("Runs")
-States = TypeVar("States")
-Rows = TypeVar("Rows")
+Done = TypeVar("Done")
 
 RUNS_IN_A_BLOCK = 16  # enough to fill the vector units, few enough to stay in the caches; measured, and flat around here
 
@@ -39,23 +38,16 @@ def cut(runs: Runs, size: int) -> list[Runs]:
     return [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]
 
 
-def in_blocks(work: Callable[[int], tuple[States, Rows]], blocks: int, count: int, workers: int) -> tuple[States, Rows]:
-    """What `work` gives for all of `count` runs, done block by block.
-
-    Leaves of the states that `work` returns have the runs as first axis, those of its rows as the last.
-    """
-    if blocks == 1:
-        done = [work(0)]
-    elif workers == 1:  # in this thread, which alone can be interrupted
-        done = [work(number) for number in range(blocks)]
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            done = list(pool.map(work, range(blocks)))
-    states = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:count], *[states for states, _ in done])
-    return states, jax.tree.map(lambda *parts: side_by_side(parts)[:, :count], *[recorded for _, recorded in done])
+def in_blocks(work: Callable[[int], Done], blocks: int, workers: int) -> list[Done]:
+    """What `work` gives for each block, by so many workers."""
+    if blocks == 1 or workers == 1:  # in this thread, which alone can be interrupted
+        return [work(number) for number in range(blocks)]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, range(blocks)))
 
 
-def side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Columns beside columns, the shorter ones filled up with zeros: iterations that did not take place."""
-    longest = max(len(part) for part in parts)
-    return np.concatenate([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts], axis=1)
+def together(parts: Sequence[Runs], count: int) -> Runs:
+    """The runs of all blocks, without those that filled up the last one."""
+    if len(jax.tree.leaves(parts[0])[0]) == count:
+        return parts[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)

@@ -8,7 +8,8 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ from stormpg.errors import InputError
 from stormpg.iteration import Row, State, unfinished
 from stormpg.logs import Logger, send
 from stormpg.outside import Outside
-from stormpg.parallel import block_size, cores, cut, in_blocks
+from stormpg.parallel import block_size, cores, cut, in_blocks, together
 from stormpg.records import stack, traceable
 from stormpg.result import Progress, Result, Watch
 
@@ -85,7 +86,7 @@ class Training:
             reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
         engine = (Outside if isinstance(self.env, OutsideEnvironment) else Compiled)(self.env, self.horizon)  # type: ignore[arg-type]
 
-        def work(number: int) -> tuple[State, Row]:
+        def work(number: int) -> tuple[State, list[Row]]:
             told = len(reached[number].rows) if number in reached else 0
 
             def report(states: State, rows: list[Row]) -> bool:
@@ -104,11 +105,12 @@ class Training:
         # Asked with the shapes of a block, so that what is traced for it is not traced again.
         alone = len(blocks) == 1 or isinstance(engine, Outside) or calls_a_library(engine, *blocks[0])
         try:
-            states, rows = in_blocks(work, len(blocks), self.count, workers=1 if alone else cores())
+            done = in_blocks(work, len(blocks), workers=1 if alone else cores())
         finally:
             if isinstance(engine, Outside):
                 engine.close()
-        table: Columns = Table(self.env.name, self.algorithms, self.seeds, rows)
+        states = together([states for states, _ in done], self.count)
+        table: Columns = Table(self.env.name, self.algorithms, self.seeds, [rows for _, rows in done])
         table = table if before is None else extend(before.columns, table)
         return self.result(trajectories, table, states, time.perf_counter() - began, not stop.is_set())
 
@@ -124,8 +126,8 @@ def run(
     trajectories: int,
     reached: Reached | None,
     report: Callable[[State, list[Row]], bool],
-) -> tuple[State, Row]:
-    """A block of runs until its budget is spent or `report` says no: its states, and its rows, [iterations, runs]."""
+) -> tuple[State, list[Row]]:
+    """A block of runs until its budget is spent or `report` says no: its states, and its rows, each [iterations, runs]."""
     policy, algorithm, seeds = block
     budget = jnp.asarray(trajectories)
     if reached is not None:
@@ -133,12 +135,37 @@ def run(
     else:
         states, first = engine.start(policy, algorithm, seeds, budget)
         collected = [] if first is None else [jax.tree.map(np.asarray, first)]
-    going = True
-    while going and unfinished(algorithm, np.asarray(states.trajectories), trajectories).any():
-        units, states, recorded = engine.chunk(policy, algorithm, states, budget)
-        collected.append(jax.tree.map(lambda x, count=int(units): np.asarray(x)[:count].reshape(-1, x.shape[-1]), recorded))
-        going = report(states, collected)
-    return states, joined(collected)
+    for reached_states, rows in chunks(engine, policy, algorithm, states, trajectories):
+        states = reached_states
+        collected.append(rows)
+        if not report(states, collected):
+            break
+    return states, collected
+
+
+def chunks(
+    engine: Compiled | Outside, policy: Any, algorithm: Algorithm, states: State, trajectories: int
+) -> Iterator[tuple[State, Row]]:
+    """States and rows, [iterations, runs], after each chunk until the budget is spent.
+
+    An accelerator computes the next chunk while the rows of one are read.
+    """
+    budget, waiting = jnp.asarray(trajectories), None
+    with ThreadPoolExecutor(1) as reader:
+        while unfinished(algorithm, np.asarray(states.trajectories), trajectories).any():
+            units, states, recorded = engine.chunk(policy, algorithm, states, budget)
+            if waiting is not None:
+                yield waiting[0], waiting[1].result()
+            waiting = states, reader.submit(_read, units, recorded)
+            if not engine.goes_ahead:
+                yield states, waiting[1].result()
+                waiting = None
+        if waiting is not None:
+            yield waiting[0], waiting[1].result()
+
+
+def _read(units: Any, recorded: Row) -> Row:
+    return jax.tree.map(lambda x: np.asarray(x)[: int(units)].reshape(-1, x.shape[-1]), recorded)
 
 
 def _stack(algorithms: Sequence[Algorithm]) -> Algorithm:

@@ -110,7 +110,7 @@ def _until_all_ended(block: Any, start: Any, blocks: int, size: int) -> Trajecto
     return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), start, record))[2]
 
 
-def over_runs(count: Array) -> Array:
+def over_runs(count: Any) -> Any:
     """A sum over all runs of a mapped batch: the same for each, so that a loop that asks it is one loop, not a masked one."""
     try:
         return jax.lax.psum(count, RUNS)

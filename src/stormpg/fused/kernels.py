@@ -19,9 +19,11 @@ from jax.experimental.pallas import triton
 from stormpg.fused.lanes import on_lanes
 from stormpg.fused.parts import head, hidden, load_weights, output, power_of_two, read, scalars, split, weights
 from stormpg.records import Tree
+from stormpg.trajectories import over_runs
 
 LANES = 32  # trajectories of one program of a rollout, at most
 TILE = 4  # steps of a trajectory that a program takes at once
+PROGRAMS = 8192  # with more than these a GPU is full, and each program had better do more
 
 
 def step_on_lanes(step: Callable[..., Any], *shapes: Any) -> Callable[..., list[Array]]:
@@ -177,13 +179,15 @@ def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, 
     outputs = packed.out.shape[0]
     own = head(policy, params, outputs, action)
     loose = sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(others))  # parameters outside the network
+    group = max(1, min(n, n * over_runs(1) // PROGRAMS))  # trajectories of a program
+    programs = -(-n // group)
 
     def kernel(w, settings, rest, batch, coefficient, wide, narrow):
         w, batch = load_weights(w), Batch(*batch)
-        row = pl.program_id(0)
+        program = pl.program_id(0)
         fixed = [*read(settings, TILE), *read(rest, TILE)]
 
-        def tile(number, sums):
+        def tile(row, number, sums):
             into, bias, out, single = sums
             times = number * TILE + jnp.arange(TILE)
             load = lambda ref, *i: triton.load(ref.at[(row, times, *i)], mask=times < horizon, other=0)
@@ -203,19 +207,23 @@ def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, 
 
         block, line = jnp.zeros((TILE, size)), jnp.zeros((TILE,))
         begin = ([block] * inputs, block, [block] * outputs, [line] * (outputs + loose))
-        full = -(-batch.length[row] // TILE)
-        into, bias, out, single = jax.lax.fori_loop(0, full, tile, begin)
+
+        def trajectory(row, sums):
+            return jax.lax.fori_loop(0, -(-batch.length[row] // TILE), functools.partial(tile, row), sums)
+
+        first = program * group
+        into, bias, out, single = jax.lax.fori_loop(first, jnp.minimum(first + group, n), trajectory, begin)
         for i, total in enumerate([*into, bias, *out]):
-            wide[row, i, :] = total.sum(axis=0)
+            wide[program, i, :] = total.sum(axis=0)
         for i, total in enumerate(single):
-            narrow[row, i] = total.sum()
+            narrow[program, i] = total.sum()
 
     out_shape = (
-        jax.ShapeDtypeStruct((n, inputs + 1 + outputs, size), jnp.float32),
-        jax.ShapeDtypeStruct((n, outputs + loose), jnp.float32),
+        jax.ShapeDtypeStruct((programs, inputs + 1 + outputs, size), jnp.float32),
+        jax.ShapeDtypeStruct((programs, outputs + loose), jnp.float32),
     )
     operands = (packed, scalars(policy), scalars(others), read_batch(trajectories), coefficient)
-    wide, narrow = (x.sum(axis=0) for x in call(kernel, n, out_shape, interpret, *operands))
+    wide, narrow = (x.sum(axis=0) for x in call(kernel, programs, out_shape, interpret, *operands))
     width = layers[0]["bias"].shape[0]
     network = [
         {"weight": wide[:inputs, :width], "bias": wide[inputs, :width]},
