@@ -253,3 +253,27 @@ def test_storm_pg_on_rllabs_mountain_car():
     summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "300", "--seeds", "6")
     assert summary["final_return_mean"][0] >= -85
     assert summary["diverged"] == [0]
+
+
+def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
+    run = ["train", "cartpole-continuous", "--trajectories", "20", "--S0", "4", "--B", "2", "--seeds", "1", "--horizon", "5"]
+    folder = tmp_path / "stormpg" / "compiled"
+
+    def kept(megabytes: str, seed: str) -> int:
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "STORMPG_CACHE_MB": megabytes}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+        command = [sys.executable, "-m", "stormpg", *run, "--seed", seed]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == (2 if megabytes == "much" else 0), done.stderr
+        assert ("STORMPG_CACHE_MB is 'much'" in done.stderr) == (megabytes == "much")
+        return sum(file.stat().st_size for file in folder.glob("*-cache")) if folder.exists() else 0
+
+    assert kept("0", "0") == kept("much", "0") == 0
+    whole = kept("1000", "0")
+    assert whole > 0
+    assert kept("1000", "1") == whole  # another seed is the same program
+    (folder / "old-cache").write_bytes(bytes(900_000))
+    (folder / "old-atime").write_bytes(bytes(8))  # as if nobody had asked for it since 1970
+    run[run.index("--B") + 1] = "3"
+    assert whole < kept("1", "0") < 900_000
+    assert not (folder / "old-cache").exists()

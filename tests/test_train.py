@@ -1,5 +1,9 @@
 """train(): budgets, seeds, batches of settings, divergence, the output iterate."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +12,7 @@ import pytest
 import stormpg
 from stormpg import compiler, schedules, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.compiled import Compiled, calls_a_library
+from stormpg.compiled import Compiled, calls_a_library, lowered
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
 from stormpg.iteration import begin, draws, update
@@ -83,8 +87,8 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
     env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
     usual = stormpg.policy_for(env)
     solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
-    assert not calls_a_library(Compiled(env, 5), stack([usual, usual]), algorithm, np.arange(2))
-    assert calls_a_library(Compiled(env, 5), stack([solving, solving]), algorithm, np.arange(2))
+    assert not calls_a_library(lowered(Compiled(env, 5), stack([usual, usual]), algorithm, np.arange(2)))
+    assert calls_a_library(lowered(Compiled(env, 5), stack([solving, solving]), algorithm, np.arange(2)))
 
 
 @pytest.mark.slow
@@ -244,3 +248,17 @@ def test_an_option_xla_does_not_know_is_left_out():
     options = {"xla_backend_optimization_level": 0, "xla_no_such_option": 1}
     assert compiler.Program(lambda x: x + 1, options, ())(1) == 2
     assert not compiler.understood("xla_no_such_option", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [16, 256])
+def test_all_cores_at_once_do_not_hang(seeds):
+    """In a process of its own, with XLA as users have it, so that one that hangs can be killed; usually some seconds."""
+    program = (
+        f"import stormpg; r = stormpg.train('cartpole-continuous', stormpg.storm_pg(S0=10, B=5), 60, {seeds}, horizon=50)\n"
+        "r = stormpg.train('cartpole-continuous', stormpg.make_algorithm('pgt', baseline='value'), 60, 16, horizon=50)\n"
+        "print(r.complete)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=240)
+    assert done.stdout.strip() == "True", done.stderr

@@ -126,11 +126,16 @@ class Compiled(NamedTuple):
         return chunk(self.env, self.horizon, policy, algorithm, states, budget)
 
 
-def calls_a_library(engine: Compiled, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> bool:
-    """Whether the program calls LAPACK or the like, as a policy or a step of the user's may.
+def lowered(engine: Compiled, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> Any:
+    """The program of a chunk before it is compiled. What is traced for it is not traced again."""
+    budget = jnp.asarray(0)
+    states = start.eval_shape(*engine, policy, algorithm, seeds, budget)[0]
+    return chunk.lower(*engine, policy, algorithm, states, budget)
+
+
+def calls_a_library(program: Any) -> bool:
+    """Whether a lowered program calls LAPACK or the like, as a policy or a step of the user's may.
 
     Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
     """
-    budget = jnp.asarray(0)
-    states = start.eval_shape(*engine, policy, algorithm, seeds, budget)[0]
-    return "custom_call" in chunk.lower(*engine, policy, algorithm, states, budget).as_text()
+    return "custom_call" in program.as_text()

@@ -5,11 +5,18 @@ option is tried on an empty program first, and left out where it is not understo
 """
 
 import functools
+import importlib.util
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
+
+from stormpg.errors import InputError
+
+# JAX's settings for programs kept on the disk: where, from how many seconds of compilation on, how many bytes at most.
+CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_compilation_cache_max_size")
 
 # For a program that runs once: to compile it fast is to run it fast. On CPUs this halves the wait.
 ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
@@ -25,6 +32,23 @@ LOOPS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100
 def prepare() -> None:
     """Set XLA's flags, unless the user has set any."""
     os.environ.setdefault("XLA_FLAGS", LOOPS)
+
+
+def keep_programs() -> None:
+    """Keep compiled programs on the disk, for other processes: the command does, so that it waits for XLA once.
+
+    They are in the user's cache folder, below STORMPG_CACHE_MB megabytes (1000); what was not used for longest goes first.
+    STORMPG_CACHE_MB=0 switches this off. A folder that the user has given to JAX is left as it is.
+    """
+    megabytes = os.environ.get("STORMPG_CACHE_MB", "1000")
+    if not megabytes.isdigit():
+        raise InputError(f"STORMPG_CACHE_MB is {megabytes!r}; expected a whole number of megabytes, or 0 for no cache.")
+    if megabytes == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg" / "compiled"
+    can_limit = importlib.util.find_spec("filelock") is not None  # JAX wants it for that
+    for name, value in zip(CACHE, (str(folder), 0.2, int(megabytes) * 2**20 if can_limit else -1), strict=True):
+        jax.config.update(name, value)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ Inside JAX a chunk is one compiled program over a block of runs (`compiled`); ou
 Python returns between chunks, to collect what was recorded, to keep it, and to report progress.
 """
 
+import contextlib
 import dataclasses
 import functools
 import threading
@@ -19,7 +20,7 @@ import numpy as np
 from stormpg.algorithms import Algorithm
 from stormpg.checkpoints import Keeper, Reached, joined
 from stormpg.columns import Columns, Table, extend
-from stormpg.compiled import Compiled, calls_a_library
+from stormpg.compiled import Compiled, calls_a_library, lowered
 from stormpg.envs import AnyEnvironment, OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.iteration import Row, State, unfinished
@@ -102,8 +103,11 @@ class Training:
 
             return run(engine, blocks[number], trajectories, reached.get(number), report)
 
-        # Asked with the shapes of a block, so that what is traced for it is not traced again.
-        alone = len(blocks) == 1 or isinstance(engine, Outside) or calls_a_library(engine, *blocks[0])
+        alone = True
+        if isinstance(engine, Compiled):
+            program = lowered(engine, *blocks[0])
+            alone = len(blocks) == 1 or calls_a_library(program)
+            threading.Thread(target=_compile, args=(program,)).start()  # while the first batch is prepared
         try:
             done = in_blocks(work, len(blocks), workers=1 if alone else cores())
         finally:
@@ -162,6 +166,12 @@ def chunks(
                 waiting = None
         if waiting is not None:
             yield waiting[0], waiting[1].result()
+
+
+def _compile(program: Any) -> None:
+    """Whoever needs the program waits for this, or meets the same error."""
+    with contextlib.suppress(Exception):
+        program.compile()
 
 
 def _read(units: Any, recorded: Row) -> Row:

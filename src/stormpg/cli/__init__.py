@@ -2,10 +2,9 @@
 
 import sys
 
-import jax
-
 from stormpg.cli import about, looking, studies, training
 from stormpg.cli.base import app
+from stormpg.compiler import keep_programs
 from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.terminal import err
 
@@ -14,10 +13,8 @@ __all__ = ["about", "looking", "main", "studies", "training"]
 
 def main() -> None:
     """Run the command; a mistake in the input is one line and exit code 2."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:  # unless the user has chosen one
-        jax.config.update("jax_compilation_cache_dir", str(about.cache_folder()))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     try:
+        keep_programs()
         sys.exit(app(standalone_mode=False) or 0)
     except InputError as error:
         fail(str(error))

@@ -2,9 +2,7 @@
 
 import importlib.metadata
 import inspect
-import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -56,6 +54,7 @@ def doctor_command(as_json: Json = False) -> None:
         "matplotlib",
         "plotly",
         "pillow",
+        "filelock",
     )
     optional = {
         "gymnasium": "environments outside JAX",
@@ -80,7 +79,9 @@ def doctor_command(as_json: Json = False) -> None:
     missing = [name for name in needed if found[name] is None]
     if missing:
         raise InputError(f"missing: {', '.join(missing)}. Install with: pip install {' '.join(missing)}")
-    out.print(f"All that is needed is here. Compiled programs are kept in {cache_folder()}.", highlight=False)
+    kept = getattr(jax.config, "jax_compilation_cache_dir", None)
+    where = f"kept in {kept}" if kept else "not kept"
+    out.print(f"All that is needed is here. Compiled programs are {where}.", highlight=False)
     finish(as_json, {"versions": found, "devices": [d.device_kind for d in jax.devices()]})
 
 
@@ -89,8 +90,3 @@ def version_of(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def cache_folder() -> Path:
-    """Where compiled programs are kept between commands."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg" / "programs"

@@ -19,7 +19,7 @@ import jax
 
 from stormpg import files
 from stormpg.columns import Columns
-from stormpg.compiler import understood
+from stormpg.compiler import CACHE, understood
 from stormpg.errors import InputError
 from stormpg.experiments.units import Unit, give_memory_back, read_unit, run_unit
 from stormpg.parallel import cores
@@ -28,7 +28,6 @@ Report = Callable[[str, int, int], None]  # the name of a part, parts done, part
 
 # A compiled program takes some 30 MB and many of the mappings that Linux allows a process: after a group they are dropped.
 GROUP = 8
-CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 NO_TRIALS = ("xla_gpu_autotune_level", 0)  # XLA times variants of matrix products while others use the GPU, to no avail
 PROCESSES = 14  # that share a GPU, at most
 
