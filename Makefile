@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python and make; both set up .venv by themselves.
 #   make reproduce   the paper's experiments: tables and verdicts in the terminal, figures and a page in results/
 #   make test        lint, types and all tests
-# For work in between: make check (lint, types and the fast tests), make bench, make clean.
+# For work in between: make check (lint, types and the fast tests), make bench (after make peers), make clean.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,7 +28,7 @@ browser:
 	command -v chromedriver > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; } > /dev/null 2>&1 || true
 
 bench: .venv/installed-dev
-	$(BIN)/python -m benchmarks.core $(ARGS)
+	$(BIN)/stormpg bench $(ARGS)
 
 # gymnax, brax, Weights & Biases and MLflow are large, and gymnax holds Gymnasium back: their tests have an environment of
 # their own.
@@ -40,13 +40,18 @@ adapters: .adapters/installed
 	.adapters/bin/pip install --quiet --disable-pip-version-check --editable ".[dev,gymnax,brax,wandb,mlflow]"
 	touch $@
 
-# What others would use instead, for benchmarks beside it, in an environment of its own.
-peers: .peers/installed
+# What others would use instead, for benchmarks beside it, in environments of their own: PyTorch's, and JAX's.
+peers: .peers/installed .peers-jax/installed
 
 .peers/installed:
 	$(PYTHON) -m venv .peers
 	.peers/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
 	.peers/bin/pip install --quiet --disable-pip-version-check "stable-baselines3>=2.4" "gymnasium[mujoco]"
+	touch $@
+
+.peers-jax/installed:
+	$(PYTHON) -m venv .peers-jax
+	.peers-jax/bin/pip install --quiet --disable-pip-version-check jax==0.10.2 gymnax==0.0.9 rejax==0.1.3
 	touch $@
 
 .venv/installed: pyproject.toml
@@ -60,4 +65,4 @@ peers: .peers/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .adapters .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results
+	rm -rf .venv .adapters .peers .peers-jax .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results

@@ -12,7 +12,7 @@ import pytest
 import stormpg
 from stormpg import compiler, schedules, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.compiled import Compiled, calls_a_library, lowered
+from stormpg.compiled import Compiled, calls_a_library
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
 from stormpg.iteration import begin, draws, update
@@ -87,8 +87,8 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
     env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
     usual = stormpg.policy_for(env)
     solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
-    assert not calls_a_library(lowered(Compiled(env, 5), stack([usual, usual]), algorithm, np.arange(2)))
-    assert calls_a_library(lowered(Compiled(env, 5), stack([solving, solving]), algorithm, np.arange(2)))
+    assert not calls_a_library(Compiled(env, 5).lowered(stack([usual, usual]), algorithm, np.arange(2)))
+    assert calls_a_library(Compiled(env, 5).lowered(stack([solving, solving]), algorithm, np.arange(2)))
 
 
 @pytest.mark.slow

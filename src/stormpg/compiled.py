@@ -20,6 +20,7 @@ from stormpg.iteration import Row, State, begin, draws, large_iteration, small_i
 from stormpg.trajectories import RUNS, Trajectories, rollout
 
 CHUNK = 32  # units between two returns to Python
+FEW_BLOCKS = 4  # up to so many, a program that starts them had better be compiled fast than run fast
 
 
 def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
@@ -108,29 +109,36 @@ def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, sta
     return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), states, recorded))
 
 
+start_often = Program(start.function, OFTEN, start.static_argnames)  # slower to compile, and faster to run
+
+
 class Compiled(NamedTuple):
     """How `train` runs an environment in JAX."""
 
     env: Environment
     horizon: int
+    blocks: int = 1  # of runs: each of them starts once
 
     @property
     def goes_ahead(self) -> bool:
         """Whether the next chunk can be computed while the rows of one are read."""
         return jax.default_backend() != "cpu"
 
+    @property
+    def starter(self) -> Program:
+        return start if self.blocks <= FEW_BLOCKS else start_often
+
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
-        return start(self.env, self.horizon, policy, algorithm, seeds, budget)
+        return self.starter(self.env, self.horizon, policy, algorithm, seeds, budget)
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array) -> tuple[Array, State, Row]:
         return chunk(self.env, self.horizon, policy, algorithm, states, budget)
 
-
-def lowered(engine: Compiled, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> Any:
-    """The program of a chunk before it is compiled. What is traced for it is not traced again."""
-    budget = jnp.asarray(0)
-    states = start.eval_shape(*engine, policy, algorithm, seeds, budget)[0]
-    return chunk.lower(*engine, policy, algorithm, states, budget)
+    def lowered(self, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> Any:
+        """The program of a chunk before it is compiled. What is traced for it is not traced again."""
+        budget = jnp.asarray(0)
+        states = self.starter.eval_shape(self.env, self.horizon, policy, algorithm, seeds, budget)[0]
+        return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget)
 
 
 def calls_a_library(program: Any) -> bool:

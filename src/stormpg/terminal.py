@@ -67,3 +67,13 @@ def unit_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=f"{label}: {name}", completed=done, total=of)
 
         yield show
+
+
+@contextlib.contextmanager
+def doing(label: str) -> Iterator[Callable[[str], None]]:
+    """A function to call with what is being done now."""
+    with Bar(
+        TextColumn("{task.description}"), TimeElapsedColumn(), console=err, transient=True, disable=not err.is_terminal
+    ) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda what: bar.update(task, description=f"{label}: {what}")

@@ -20,7 +20,7 @@ import numpy as np
 from stormpg.algorithms import Algorithm
 from stormpg.checkpoints import Keeper, Reached, joined
 from stormpg.columns import Columns, Table, extend
-from stormpg.compiled import Compiled, calls_a_library, lowered
+from stormpg.compiled import Compiled, calls_a_library
 from stormpg.envs import AnyEnvironment, OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.iteration import Row, State, unfinished
@@ -85,7 +85,11 @@ class Training:
         reached = dict(keeper.blocks) if keeper else {}
         if before is not None:
             reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
-        engine = (Outside if isinstance(self.env, OutsideEnvironment) else Compiled)(self.env, self.horizon)  # type: ignore[arg-type]
+        engine: Outside | Compiled
+        if isinstance(self.env, OutsideEnvironment):
+            engine = Outside(self.env, self.horizon)
+        else:
+            engine = Compiled(self.env, self.horizon, len(blocks))
 
         def work(number: int) -> tuple[State, list[Row]]:
             told = len(reached[number].rows) if number in reached else 0
@@ -105,7 +109,7 @@ class Training:
 
         alone = True
         if isinstance(engine, Compiled):
-            program = lowered(engine, *blocks[0])
+            program = engine.lowered(*blocks[0])
             alone = len(blocks) == 1 or calls_a_library(program)
             threading.Thread(target=_compile, args=(program,)).start()  # while the first batch is prepared
         try:

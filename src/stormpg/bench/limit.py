@@ -1,24 +1,20 @@
-"""The limit: a C program for the same work (limit.c), verified against the library's gradients, and how far off we are.
+"""The limit: a C program for the same work (`limit.c`), verified against the library's gradients, and run beside it."""
 
-    python -m benchmarks.limit [SECONDS]
-
-Training steps a second, one core and two (two processes side by side), for both; ratios of one run can be compared.
-"""
-
+import functools
 import shutil
-import statistics
 import subprocess
-import sys
-import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import numpy as np
 
 import stormpg
+from stormpg.bench.measure import Row, Table, Tell, in_turns
+from stormpg.bench.speeds import Speed
 from stormpg.envs import make
 from stormpg.estimators import estimate
+from stormpg.parallel import cores
 from stormpg.policies import policy_for
 from stormpg.records import Tree
 from stormpg.trajectories import noise_of, rollout
@@ -69,48 +65,39 @@ def compare(program: Path, folder: Path, B: int = 5) -> float:
     return float((np.abs(theirs - ours).max(axis=1) / np.abs(ours).max(axis=1)).max())
 
 
-def limit(program: Path, algorithm: str, B: int, seconds: float, processes: int) -> float:
-    """Steps a second of the C program, so many of it side by side."""
-    kind = "storm" if algorithm == "storm-pg" else "gpomdp"
-    command = [str(program), "run", kind, str(B), str(HORIZON), str(seconds)]
+def in_c(program: Path, algorithm: str, B: int, processes: int, seconds: float = 0.5) -> float:
+    """Million steps a second of the C program, so many of it side by side."""
+    command = [str(program), "run", "storm" if algorithm == "storm-pg" else "gpomdp", str(B), str(HORIZON), str(seconds)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
-    return sum(float(process.communicate()[0].split()[0]) for process in running)
+    return sum(float(process.communicate()[0].split()[0]) for process in running) / 1e6
 
 
-def ours(algorithm: str, B: int, seeds: int, trajectories: int) -> float:
-    """Steps a second of the library, everything after compilation included."""
-    settings = {"S0": B} if algorithm == "gpomdp" else {"S0": B, "B": B}
-    made = stormpg.make_algorithm(algorithm, **settings)
-    began = time.perf_counter()
-    stormpg.train("cartpole-continuous", made, trajectories, seeds, horizon=HORIZON)
-    return HORIZON * seeds * trajectories / (time.perf_counter() - began)
+def peak(program: Path) -> float:
+    """The most multiplications and additions that one core does, in thousand million a second."""
+    return float(subprocess.run([str(program), "peak"], check=True, capture_output=True, text=True).stdout)
 
 
-def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
-    with tempfile.TemporaryDirectory() as name:
-        program = build(Path(name))
-        if program is None:
-            print("there is no gcc here: no limit to compare with.")
-            return
-        print(f"C's gradients differ from the library's by {compare(program, Path(name)):.1e} of their size\n")
-        print(f"{'':34} {'C':>10} {'stormpg':>10}   ratio   million steps a second, medians of 5")
-        for algorithm, B, seeds, processes in (
-            ("storm-pg", 5, 64, 2),
-            ("storm-pg", 5, 1, 1),
-            ("gpomdp", 10, 64, 2),
-            ("gpomdp", 10, 1, 1),
-        ):
-            trajectories = 1000 if seeds > 1 else 10_000
-            ours(algorithm, B, seeds, trajectories)
-            rounds = [
-                (limit(program, algorithm, B, seconds, processes), ours(algorithm, B, seeds, trajectories)) for _ in range(5)
-            ]
-            c, mine = (statistics.median(found) / 1e6 for found in zip(*rounds, strict=True))
-            label = f"{algorithm}, B={B}, {seeds} seeds, {processes} cores"
-            work = OPERATIONS[algorithm] * c / 1e3 / processes
-            print(f"{label:34} {c:10.2f} {mine:10.2f} {mine / c:7.2f}   C: {work:.1f} GFLOP/s a core", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def limit(folder: Path, rounds: int, tell: Tell) -> Table:
+    """STORM-PG and GPOMDP with many seeds on all cores and with one on one, beside C in as many processes."""
+    title, unit = "Beside hand-written C, Cart-Pole", "million steps a second"
+    program = build(folder)
+    if program is None:
+        return Table("limit", title, unit, [Row("C", [], {"missing": "there is no gcc here"})])
+    difference = compare(program, folder)
+    cases = [(algorithm, B, seeds) for algorithm, B in (("storm-pg", 5), ("gpomdp", 10)) for seeds in (64, 1)]
+    tasks: dict[str, Callable[[], float]] = {}
+    for algorithm, B, seeds in cases:
+        name, count = f"{algorithm}, B={B}, {seeds} seeds", cores() if seeds > 1 else 1
+        tasks[f"{name}, C on {count}"] = functools.partial(in_c, program, algorithm, B, count)
+        tasks[name] = Speed("cartpole-continuous", algorithm, B, seeds, HORIZON)
+    figures = in_turns(tasks, rounds, tell)
+    most, rows = peak(program), []
+    for algorithm, B, seeds in cases:
+        name, count = f"{algorithm}, B={B}, {seeds} seeds", cores() if seeds > 1 else 1
+        c = Row(f"{name}, C on {count}", figures[f"{name}, C on {count}"])
+        ours = Row(name, figures[name])
+        work = OPERATIONS[algorithm] / 1e3 / count  # thousand million operations of a core for a million steps
+        rows += [row._replace(about={"share of peak": row.median * work / most}) for row in (c, ours)]
+        rows[-1].about["share of C"] = ours.median / c.median  # type: ignore[index]
+    note = f"C's gradients differ from the library's by {difference:.1e} of their size. Peak of a core: {most:.0f} GFLOP/s."
+    return Table("limit", title, unit, rows, note)

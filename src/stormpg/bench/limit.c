@@ -2,6 +2,7 @@
  *
  *     limit check FILE            read parameters, starts and noise; write both gradients of one batch (see limit.py)
  *     limit run storm|gpomdp B H SECONDS     train, and print environment steps a second
+ *     limit peak                  print how many thousand million multiplications and additions a core does in a second
  *
  * The hidden layer is the vector: 64 floats are four registers of AVX-512. The second policy's log-probabilities are
  * computed as the trajectory runs, activations are kept for the backward pass, and everything stays in the caches.
@@ -183,7 +184,31 @@ static int check(const char *name) { /* header B, H, γ; then two networks, star
     return 0;
 }
 
+static double peak(void) { /* independent multiply-adds in registers, many enough to hide how long each one takes */
+    enum { WIDTH = 16, CHAINS = 12 };
+    typedef float Vector __attribute__((vector_size(4 * WIDTH)));
+    Vector x[CHAINS], a, b;
+    for (int k = 0; k < WIDTH; k++) a[k] = 0.999999f, b[k] = 1e-6f;
+    for (int c = 0; c < CHAINS; c++) for (int k = 0; k < WIDTH; k++) x[c][k] = c + k;
+    double best = 0.0;
+    for (int attempt = 0; attempt < 5; attempt++) {
+        struct timespec from, to;
+        const long rounds = 10000000;
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        for (long r = 0; r < rounds; r++)
+            for (int c = 0; c < CHAINS; c++) x[c] = x[c] * a + b;
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        double taken = (to.tv_sec - from.tv_sec) + 1e-9 * (to.tv_nsec - from.tv_nsec);
+        double rate = 2e-9 * rounds * CHAINS * WIDTH / taken;
+        if (rate > best) best = rate;
+    }
+    volatile float sink = 0.0f; /* so that the work is not left out */
+    for (int c = 0; c < CHAINS; c++) for (int k = 0; k < WIDTH; k++) sink += x[c][k];
+    return best;
+}
+
 int main(int count, char **words) {
+    if (count == 2 && !strcmp(words[1], "peak")) return printf("%.6g\n", peak()) < 0;
     if (count == 3 && !strcmp(words[1], "check")) return check(words[2]);
     if (count == 6 && !strcmp(words[1], "run")) {
         int B = atoi(words[3]), H = atoi(words[4]);
@@ -191,6 +216,6 @@ int main(int count, char **words) {
         run(!strcmp(words[2], "storm"), B, H, atof(words[5]));
         return 0;
     }
-    fprintf(stderr, "limit check FILE | limit run storm|gpomdp B H SECONDS\n");
+    fprintf(stderr, "limit check FILE | limit run storm|gpomdp B H SECONDS | limit peak\n");
     return 2;
 }

@@ -1,0 +1,1 @@
+"""`stormpg bench`: how fast the library is here, beside what it is compared with, every table measured in one run."""

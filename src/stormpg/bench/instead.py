@@ -1,0 +1,78 @@
+"""What a user would pick instead: each a script for its own environment (`make peers`), run in turns beside the library."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stormpg.bench.measure import Row, Table, Tell, in_turns
+from stormpg.bench.speeds import Speed
+
+SCRIPTS = Path(__file__).with_name("peers")
+HOW = "`make peers` installs it"
+# The name, the folder of the environment, the script and its arguments.
+PEERS = (
+    ("Stable-Baselines3 A2C", ".peers", "sb3.py", ("A2C",)),
+    ("Stable-Baselines3 PPO", ".peers", "sb3.py", ("PPO",)),
+    ("GPOMDP by hand in PyTorch", ".peers", "torch_gpomdp.py", ()),
+    ("rejax PPO", ".peers-jax", "rejax_ppo.py", ()),
+    ("PureJaxRL-style PPO", ".peers-jax", "ppo_jax.py", ()),
+)
+OURS = {"stormpg GPOMDP, one seed": 1, "stormpg GPOMDP, 64 seeds": 64}
+
+
+class Peer:
+    """Thousand steps a second of a peer."""
+
+    def __init__(self, python: Path, script: str, arguments: tuple[str, ...], seconds: float) -> None:
+        self.command = [str(python), str(SCRIPTS / script), *arguments, str(seconds)]
+        self.found: dict[str, Any] = {}
+
+    def __call__(self) -> float:
+        done = subprocess.run(self.command, capture_output=True, text=True, check=True)
+        self.found = json.loads(done.stdout.splitlines()[-1])
+        return self.found["steps_per_second"] / 1e3
+
+
+class Ours(Speed):
+    """Thousand steps a second that were really taken: what the peers count."""
+
+    def __call__(self) -> float:
+        return super().__call__() * 1e3 * self.live
+
+
+def peers(folder: Path, quick: bool, rounds: int, tell: Tell) -> Table:
+    """The library with batches of 10 × 100 steps beside each peer; one that cannot be had is a row that says so."""
+    tasks: dict[str, Callable[[], float]] = {
+        name: Ours("cartpole-continuous", "gpomdp", 10, seeds, 100) for name, seeds in OURS.items()
+    }
+    missing = []
+    for name, environment, script, arguments in PEERS:
+        python = folder / environment / "bin" / "python"
+        peer = Peer(python, script, arguments, 1.0 if quick else 4.0)
+        if not python.exists():
+            missing.append(Row(name, [], {"missing": f"there is no {environment} here; {HOW}"}))
+            continue
+        try:
+            tell(f"{name}, whether it is there")
+            peer()
+        except subprocess.CalledProcessError as error:
+            missing.append(Row(name, [], {"missing": (error.stderr.strip().splitlines() or ["it failed"])[-1]}))
+            continue
+        tasks[name] = peer
+    figures = in_turns(tasks, rounds, tell)
+    rows = [Row(name, figures[name], _about(task)) for name, task in tasks.items()]
+    ours = {seeds: next(row.median for row in rows if row.name == name) for name, seeds in OURS.items()}
+    rows = [
+        row._replace(about={**row.about, "ours, one seed": ours[1] / row.median, "ours, 64 seeds": ours[64] / row.median})
+        for row in rows
+    ]
+    note = "Steps really taken; batches of 10 × 100 steps, one hidden layer of 64. Ours: we are so many times as fast."
+    return Table("peers", "Beside what one would use instead, Cart-Pole", "thousand steps a second", [*rows, *missing], note)
+
+
+def _about(task: Any) -> dict[str, Any]:
+    if isinstance(task, Peer):
+        return {key: task.found[key] for key in ("version", "setting")}
+    return {"setting": "Gaussian policy 4-64-1, batches of 10 episodes of at most 100 steps"}

@@ -1,0 +1,37 @@
+"""All tables, one after the other."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from stormpg.bench import growth, instead, limit, speeds, waits
+from stormpg.bench.measure import Table, Tell, where_and_when
+
+TABLES = ("kernels", "limit", "peers", "training", "sweep", "episodes", "waits", "growth", "memory")
+QUICK = ("limit", "peers", "training", "sweep", "waits")
+
+
+def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path()) -> dict[str, Any]:
+    """Measure these tables; kernels on a GPU alone. `root`: the folder that holds the peers' environments."""
+    rounds = 3 if quick else 5
+    found: list[Table] = []
+    with tempfile.TemporaryDirectory() as folder:
+        work = {
+            "limit": lambda: limit.limit(Path(folder), rounds, tell),
+            "peers": lambda: instead.peers(root, quick, rounds, tell),
+            "training": lambda: speeds.training(quick, 3, tell),
+            "kernels": lambda: speeds.kernels(rounds, tell),
+            "sweep": lambda: speeds.sweep(quick, 3, tell),
+            "episodes": lambda: speeds.episodes(3, tell),
+            "waits": lambda: waits.waits(quick, 2 if quick else 3, tell),
+            "growth": lambda: growth.growth(quick, 3, tell),
+            "memory": lambda: growth.memory(quick, tell),
+        }
+        for name in tables:
+            if name == "kernels" and jax.default_backend() == "cpu":
+                continue
+            found.append(work[name]())
+            jax.clear_caches()  # a table's programs are of no use to the next
+    return {**where_and_when(), "quick": quick, "tables": [table.as_json() for table in found]}

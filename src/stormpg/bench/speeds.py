@@ -1,0 +1,146 @@
+"""How fast the library trains: algorithms, seeds and batch sizes; sweeps; episodes that end early."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+import stormpg
+from stormpg import scores, trajectories
+from stormpg.bench.measure import Row, Table, Tell, in_turns, seconds_of
+from stormpg.training import Training
+
+ALGORITHMS = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
+ENVIRONMENTS = {"cartpole-continuous": 100, "rllab-mountain-car": 1000}  # and the horizons
+LONG_ENOUGH = 1.0  # seconds of a measurement, about
+
+
+def shape(algorithm: str, B: int) -> Any:
+    """An algorithm with batches of B. Those with epochs begin each with 2B and take m = 3 small steps."""
+    settings = {"gpomdp": {"S0": B}, "storm-pg": {"S0": B, "B": B}}.get(algorithm, {"S0": 2 * B, "B": B, "m": 3})
+    return stormpg.make_algorithm(algorithm, **settings)
+
+
+class Speed:
+    """Million steps a second of training, slots of the horizon, everything after compilation included.
+
+    The first call compiles, and finds out how many trajectories take long enough to be measured.
+    """
+
+    def __init__(self, env: str, algorithm: str, B: int, seeds: int, horizon: int) -> None:
+        self.env, self.algorithm, self.seeds, self.horizon = stormpg.make(env), shape(algorithm, B), seeds, horizon
+        self.trajectories, self.live = 8 * B, 0.0
+
+    def train(self) -> tuple[float, int]:
+        """Seconds, and the steps that were really taken."""
+        began = time.perf_counter()
+        result = stormpg.train(self.env, self.algorithm, self.trajectories, self.seeds, horizon=self.horizon)
+        seconds = time.perf_counter() - began
+        last = np.append(result.columns["iteration"][1:] == 0, True)
+        self.sampled = int(result.columns["trajectories"][last].sum())
+        return seconds, int(result.columns["steps"][last].sum())
+
+    def __call__(self) -> float:
+        if not self.live:
+            self.train()
+            seconds, _ = self.train()
+            self.trajectories = max(self.trajectories, int(self.trajectories * LONG_ENOUGH / seconds))
+        seconds, steps = self.train()
+        slots = self.sampled * self.horizon
+        self.live = steps / slots
+        return slots / seconds / 1e6
+
+
+def cases(quick: bool) -> Iterator[tuple[str, str, int, int]]:
+    """Environment, algorithm, B and seeds: all numbers of seeds with B = 5, and larger batches with fewer seeds."""
+    many = (1, 16, 64, 256, 1024) if jax.default_backend() == "cpu" else (1, 256, 1024, 4096, 16384)
+    for env in list(ENVIRONMENTS)[: 1 if quick else 2]:
+        for algorithm in ("gpomdp", "storm-pg") if quick else ALGORITHMS:
+            yield from ((env, algorithm, 5, seeds) for seeds in (many[::2] if quick else many))
+            if not quick:
+                yield env, algorithm, 10, 16
+                yield env, algorithm, 1024, 1
+
+
+def training(quick: bool, rounds: int, tell: Tell) -> Table:
+    """Every case."""
+    tasks = {
+        f"{env}, {algorithm}, B={B}, {seeds} seeds": Speed(env, algorithm, B, seeds, ENVIRONMENTS[env])
+        for env, algorithm, B, seeds in cases(quick)
+    }
+    figures = in_turns(tasks, rounds, tell)
+    rows = [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
+    note = "Slots of the horizon; live: the share of them in which an episode ran."
+    return Table("training", "Training, after compilation", "million steps a second", rows, note)
+
+
+def kernels(rounds: int, tell: Tell) -> Table:
+    """On a GPU: the fused kernels beside the plain way, which is chosen with STORMPG_FUSED=0."""
+    rows = []
+    for how, switch in (("fused kernels", "1"), ("plain", "0")):
+        os.environ["STORMPG_FUSED"] = switch
+        jax.clear_caches()
+        tasks = {f"{how}, {seeds} seeds": Speed("cartpole-continuous", "storm-pg", 5, seeds, 100) for seeds in (1, 1024, 16384)}
+        figures = in_turns(tasks, rounds, tell)
+        rows += [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
+    del os.environ["STORMPG_FUSED"]
+    jax.clear_caches()
+    return Table("kernels", "STORM-PG, B=5, Cart-Pole on a GPU", "million steps a second", rows)
+
+
+def sweep(quick: bool, rounds: int, tell: Tell) -> Table:
+    """Settings beside seeds against seeds alone: as many runs."""
+    from stormpg.compiled import chunk
+
+    settings, seeds, budget = (16, 4, 500) if quick else (64, 16, 500)
+    alphas, etas = np.linspace(0.2, 0.95, 4), np.geomspace(0.001, 0.03, settings // 4)
+    many = [stormpg.storm_pg(S0=10, B=5, eta=eta, alpha=alpha) for eta in etas for alpha in alphas]
+    train = lambda algorithm, seeds: stormpg.train("cartpole-continuous", algorithm, budget, seeds, horizon=100)
+    steps = settings * seeds * budget * 100
+    train(stormpg.storm_pg(S0=10, B=5), settings * seeds)
+    before = chunk._cache_size()
+    train(many, seeds)
+    compiled = chunk._cache_size() - before
+    one, all_of_them = f"one setting × {settings * seeds} seeds", f"{settings} settings × {seeds} seeds"
+    work: dict[str, Callable[[], Any]] = {
+        one: lambda: train(stormpg.storm_pg(S0=10, B=5), settings * seeds),
+        all_of_them: lambda: train(many, seeds),
+    }
+    tasks = {name: lambda do=do: steps / seconds_of(do) / 1e6 for name, do in work.items()}
+    figures = in_turns(tasks, rounds, tell)
+    rows = [Row(one, figures[one]), Row(all_of_them, figures[all_of_them], {"programs compiled for it": compiled})]
+    return Table("sweep", "Settings as a batch beside the seeds (STORM-PG, Cart-Pole)", "million steps a second", rows)
+
+
+@contextlib.contextmanager
+def to_the_end() -> Iterator[None]:
+    """Without early exit: one block of steps, as long as the horizon."""
+    before = trajectories.BLOCK, scores.BLOCK, scores.SHORT
+    trajectories.BLOCK = scores.BLOCK = scores.SHORT = 10**6
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        trajectories.BLOCK, scores.BLOCK, scores.SHORT = before
+        jax.clear_caches()
+
+
+def episodes(rounds: int, tell: Tell) -> Table:
+    """Mountain-Car goes on with a trained policy, whose episodes are short, with early exit and without."""
+    env = stormpg.make("rllab-mountain-car")
+    tell("Mountain-Car: training a policy first")
+    first = stormpg.train(env, stormpg.storm_pg(S0=10, B=5), 600, 16)
+    training = Training(env, first.algorithms, first.policies, first.seeds, env.horizon)
+    more = lambda: seconds_of(lambda: training.run(800, before=first))
+    with_exit = in_turns({"ends with the last episode": more}, rounds, tell)
+    with to_the_end():
+        without = in_turns({"all 1000 steps": more}, rounds, tell)  # not in turns: each needs its own programs
+    live = training.run(800, before=first).columns
+    share = live["steps"][live["trajectories"] == 800].mean() - live["steps"][live["trajectories"] == 600].mean()
+    rows = [Row(name, figures) for name, figures in (with_exit | without).items()]
+    rows[0] = rows[0]._replace(about={"live": float(share) / (200 * env.horizon)})
+    return Table("episodes", "Mountain-Car, 16 seeds, 200 more trajectories of a trained policy", "seconds", rows, "", "lower")

@@ -1,0 +1,58 @@
+"""Speed: bench."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stormpg.cli.base import Json, app, finish
+from stormpg.errors import InputError, nearest
+from stormpg.terminal import doing, out, table
+
+Files = Annotated[Path, typer.Option("--out", help="Folder for the result and its plots.")]
+Against = Annotated[Path | None, typer.Option(help="An earlier result: name what got slower since.")]
+Tables = Annotated[str | None, typer.Option(help="Some of the tables, with commas between. [all; --quick: not growth]")]
+Load = Annotated[Path | None, typer.Option(help="Show a stored result instead of measuring.")]
+Readme = Annotated[Path | None, typer.Option(help="Write the table of this file, between its marks.")]
+
+
+@app.command("bench")
+def bench_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases; ends in three minutes.")] = False,
+    tables: Tables = None,
+    against: Against = None,
+    load: Load = None,
+    readme: Readme = None,
+    folder: Files = Path("benchmarks/results"),
+    as_json: Json = False,
+) -> None:
+    """Speed here, beside C and other libraries; what a person waits for; how time and memory grow."""
+    from stormpg.bench import results
+    from stormpg.bench.run import QUICK, TABLES, bench
+
+    old = results.read(against) if against else None
+    names = tuple(tables.split(",")) if tables else QUICK if quick else TABLES
+    for name in names:
+        if name not in TABLES:
+            raise InputError(f"unknown table {name!r}: {nearest(name, TABLES)}.")
+    if load:
+        result = results.read(load)
+    else:
+        with doing("bench") as tell:
+            result = bench(names, quick, tell)
+        folder.mkdir(parents=True, exist_ok=True)
+        stored = results.store(result, folder)
+    for one in result["tables"]:
+        table(one["title"], *results.cells(one), one["note"] or None)
+    if not load:
+        out.print(f"Written to {stored} and, as figures, to {stored.with_suffix('')}", highlight=False, soft_wrap=True)
+    if readme:
+        results.write_readme(result, readme)
+    lost = list(results.slower(result, old)) if old else []
+    if old:
+        both = results.compared(result, old)
+        said = "Nothing got slower" if not lost else f"{len(lost)} got slower"
+        out.print(f"{said}, of {both} rows that both results have ({old['date']} and {result['date']}).", highlight=False)
+        for name, ratio in lost:
+            out.print(f"  {name}: {ratio:.2f} of the speed before", highlight=False)
+    finish(as_json, {**result, "slower": dict(lost)})

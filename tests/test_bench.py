@@ -1,0 +1,179 @@
+"""`stormpg bench`: what it measures with, writes and compares. Speeds themselves are not tested."""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from stormpg.bench import growth, instead, limit, measure, results, run, speeds, waits
+from stormpg.errors import InputError
+from tests.test_cli import command  # noqa: F401 - a fixture
+
+ROOT = Path(__file__).resolve().parents[1]
+SILENT = lambda what: None
+
+
+def result(**speed: float) -> dict:
+    """A result with one table, whose rows have these medians."""
+    rows = [{"name": name, "median": m, "values": [m * 0.99, m, m * 1.01]} for name, m in speed.items()]
+    table = {"name": "training", "title": "Training", "unit": "steps", "rows": rows, "note": "", "faster_is": "higher"}
+    machine = {"cpu": "A CPU", "cores": 2, "system": "Linux", "accelerators": []}
+    return {"date": "2026-01-02T03:04:05", "machine": machine, "versions": {"jax": "0.1"}, "tables": [table]}
+
+
+def test_tasks_take_turns_after_one_call_each():
+    calls = []
+    task = lambda name: lambda: calls.append(name) or float(len(calls))
+    found = measure.in_turns({"a": task("a"), "b": task("b")}, 2, SILENT)
+    assert calls == ["a", "b", "a", "b", "a", "b"]
+    assert found == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
+
+
+def test_an_exponent():
+    assert measure.exponent([1, 2, 4, 8], [3 * x**1.5 for x in (1, 2, 4, 8)]) == pytest.approx(1.5)
+
+
+def test_a_process_is_measured_whole():
+    process = measure.alone(measure.python("x = bytearray(200_000_000); print('first'); print('last')"))
+    assert process.last_line == "last"
+    assert 190 < process.megabytes < 400
+    assert 0 < process.seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234.5, "1,234"), (12.34, "12.3"), (0.01234, "0.0123"), (0.0, "0.0"), (9.996, "10.00")]
+)
+def test_numbers_have_three_digits(value, text):
+    assert results.number(value) == text
+
+
+def test_what_got_slower_is_named():
+    old = result(same=10.0, slower=10.0, faster=10.0, gone=1.0)
+    new = result(same=9.9, slower=5.0, faster=20.0, new=1.0)
+    assert dict(results.slower(new, old)) == {"Training: slower": 0.5}
+    assert results.compared(new, old) == 3
+    for one in (old, new):
+        one["tables"][0]["faster_is"] = "lower"
+    assert dict(results.slower(new, old)) == {"Training: faster": 0.5}
+    noisy = result(slower=8.0)
+    noisy["tables"][0]["rows"][0]["values"] = [5.0, 8.0, 11.0]
+    assert not dict(results.slower(noisy, old))  # its spread reaches into the other's
+
+
+def test_stored_shown_again_and_compared(command, tmp_path):  # noqa: F811
+    old = results.store(result(fast=10.0, slow=9.0), tmp_path)
+    assert old.name == "2026-01-02T0304-a-cpu-2.json"
+    assert (tmp_path / "2026-01-02T0304-a-cpu-2" / "training.png").stat().st_size > 5000
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps(result(fast=10.0, slow=3.0)))
+    code, out, _ = command("bench", "--load", str(new), "--against", str(old), "--json")
+    assert code == 0
+    assert "1 got slower, of 2 rows" in out
+    assert json.loads(out.splitlines()[-1])["slower"] == {"Training: slow": pytest.approx(1 / 3, rel=1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--tables", "trainings"), "training"),
+        (("--against", "nowhere.json"), "nowhere.json holds no result"),
+        (("--load", "README.md"), "holds no result"),
+    ],
+)
+def test_mistakes_are_one_line(command, tmp_path, flags, message):  # noqa: F811
+    (tmp_path / "README.md").write_text("nothing")
+    code, _, err = command("bench", *flags)
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "benchmarks").exists()
+
+
+def test_a_readme_without_a_place_for_the_table(tmp_path):
+    file = tmp_path / "README.md"
+    file.write_text("no marks")
+    with pytest.raises(InputError, match="no place"):
+        results.write_readme(result(a=1.0), file)
+    file.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
+    results.write_readme(result(a=1.0), file)
+    text = file.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith(f"{results.END}\nafter\n")
+    assert "A CPU, 2 cores, jax 0.1, 2026-01-02" in text
+    assert "old" not in text
+
+
+def test_the_readme_shows_the_last_stored_result():
+    stored = sorted((ROOT / "benchmarks" / "results").glob("*-2.json"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = text.split(results.BEGIN)[1].split(results.END)[0].strip()
+    assert shown == results.markdown(results.read(stored[-1])).strip()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc here")
+def test_the_c_program_computes_the_librarys_gradients(tmp_path):
+    program = limit.build(tmp_path)
+    assert limit.compare(program, tmp_path) < 2e-5
+    assert limit.in_c(program, "storm-pg", 5, 1, seconds=0.05) > 0
+    assert limit.peak(program) > 0.1
+
+
+def test_without_a_compiler_or_peers_the_rows_say_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    table = limit.limit(tmp_path, 1, SILENT)
+    assert "gcc" in table.rows[0].about["missing"]
+    monkeypatch.setattr(instead, "Ours", lambda *case: type("Fast", (), {"__call__": lambda self: 5.0})())
+    table = instead.peers(tmp_path, True, 1, SILENT)
+    assert [row.name for row in table.rows if not row.values] == [name for name, *_ in instead.PEERS]
+    assert all("make peers" in row.about["missing"] for row in table.rows if not row.values)
+    assert math.isnan(table.rows[-1].median)
+    assert "make peers" in str(results.cells(table.as_json()))
+
+
+def test_a_peer_is_a_script_that_prints_json(monkeypatch, tmp_path):
+    (tmp_path / "peer.py").write_text('print(\'noise\'); print(\'{"steps_per_second": 5000.0, "version": "1"}\')')
+    monkeypatch.setattr(instead, "SCRIPTS", tmp_path)
+    assert instead.Peer(Path(sys.executable), "peer.py", (), 1.0)() == 5.0
+    for _, _, script, _ in instead.PEERS:
+        assert (Path(instead.__file__).with_name("peers") / script).is_file()
+
+
+@pytest.mark.slow
+def test_a_speed_counts_slots_and_knows_how_many_are_live(monkeypatch):
+    monkeypatch.setattr(speeds, "LONG_ENOUGH", 0.001)
+    speed = speeds.Speed("cartpole-continuous", "svrpg", 2, 1, 7)
+    assert speed() > 0
+    assert 0.9 < speed.live <= 1.0  # nobody falls within seven steps
+    assert speed.sampled == 16
+
+
+@pytest.mark.slow
+def test_without_early_exit_the_numbers_are_the_same():
+    import numpy as np
+
+    import stormpg
+
+    train = lambda: stormpg.train("mountain-car-continuous", stormpg.storm_pg(S0=4, B=2), 8, 1, horizon=120)
+    usual = train()
+    with speeds.to_the_end():
+        np.testing.assert_allclose(train().columns["gradient_norm"], usual.columns["gradient_norm"], rtol=1e-4)
+    np.testing.assert_array_equal(train().columns["gradient_norm"], usual.columns["gradient_norm"])
+
+
+@pytest.mark.slow
+def test_all_tables_in_small(monkeypatch, tmp_path):
+    monkeypatch.setattr(speeds, "LONG_ENOUGH", 0.001)
+    monkeypatch.setattr(growth, "AXES", {"seeds": (1, 2, 3), "settings": (1, 2, 3)})
+    monkeypatch.setattr(growth, "ITERATIONS", 2)
+    monkeypatch.setattr(waits, "COMMANDS", {"--help": [sys.executable, "-m", "stormpg", "--help"]})
+    monkeypatch.setattr(waits, "CALL", "print(1.0)")
+    monkeypatch.setattr(measure, "alone", lambda *a: measure.Process(1.0, 2.0, "3.0"))
+    monkeypatch.setattr(growth, "alone", lambda *a: measure.Process(1.0, 2.0, "3.0"))
+    found = run.bench(("training", "waits", "growth", "memory"), True, SILENT, tmp_path)
+    assert [table["name"] for table in found["tables"]] == ["training", "waits", "growth", "memory"]
+    stored = results.store(found, tmp_path)
+    assert results.read(stored)["tables"][2]["rows"][0]["exponent"] is not None
+    assert {file.stem for file in stored.with_suffix("").glob("*.png")} == {"training", "waits", "growth", "memory"}
