@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,11 +53,17 @@ class Table(NamedTuple):
         return next(row.median for row in self.rows if row.name == name)
 
 
-def in_turns(tasks: Mapping[str, Callable[[], float]], rounds: int, tell: Tell) -> dict[str, list[float]]:
-    """The figures of each task: after one call that is not counted, all of them in turns, round after round."""
+def in_turns(
+    tasks: Mapping[str, Callable[[], float]], rounds: int, tell: Tell, warm: Container[str] = ()
+) -> dict[str, list[float]]:
+    """The figures of each task: after one call that is not counted, all of them in turns, round after round.
+
+    `warm`: those that need no such call.
+    """
     for name, task in tasks.items():
-        tell(f"{name}, once to warm up")
-        task()
+        if name not in warm:
+            tell(f"{name}, once to warm up")
+            task()
     figures: dict[str, list[float]] = {name: [] for name in tasks}
     for number in range(rounds):
         for name, task in tasks.items():

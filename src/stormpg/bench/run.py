@@ -20,7 +20,7 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
     with tempfile.TemporaryDirectory() as folder:
         work = {
             "limit": lambda: limit.limit(Path(folder), rounds, tell),
-            "peers": lambda: instead.peers(root, quick, rounds, tell),
+            "peers": lambda: instead.peers(root, quick, 2 if quick else rounds, tell),
             "training": lambda: speeds.training(quick, 3, tell),
             "kernels": lambda: speeds.kernels(rounds, tell),
             "sweep": lambda: speeds.sweep(quick, 3, tell),
