@@ -107,10 +107,11 @@ def test_a_readme_without_a_place_for_the_table(tmp_path):
 
 
 def test_the_readme_shows_the_last_stored_result():
-    stored = sorted((ROOT / "benchmarks" / "results").glob("*-2.json"))
+    stored = [results.read(file) for file in sorted((ROOT / "benchmarks" / "results").glob("*-2.json"))]
+    with_all = [one for one in stored if {"limit", "peers", "waits"} <= {table["name"] for table in one["tables"]}]
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = text.split(results.BEGIN)[1].split(results.END)[0].strip()
-    assert shown == results.markdown(results.read(stored[-1])).strip()
+    assert shown == results.markdown(with_all[-1]).strip()
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc here")
@@ -147,7 +148,7 @@ def test_a_speed_counts_slots_and_knows_how_many_are_live(monkeypatch):
     speed = speeds.Speed("cartpole-continuous", "svrpg", 2, 1, 7)
     assert speed() > 0
     assert 0.9 < speed.live <= 1.0  # nobody falls within seven steps
-    assert speed.sampled == 16
+    assert speed.sampled == 20
 
 
 @pytest.mark.slow
@@ -172,7 +173,7 @@ def test_all_tables_in_small(monkeypatch, tmp_path):
     monkeypatch.setattr(waits, "CALL", "print(1.0)")
     monkeypatch.setattr(measure, "alone", lambda *a: measure.Process(1.0, 2.0, "3.0"))
     monkeypatch.setattr(growth, "alone", lambda *a: measure.Process(1.0, 2.0, "3.0"))
-    found = run.bench(("training", "waits", "growth", "memory"), True, SILENT, tmp_path)
+    *_, found = run.bench(("training", "waits", "growth", "memory"), True, SILENT, tmp_path)
     assert [table["name"] for table in found["tables"]] == ["training", "waits", "growth", "memory"]
     stored = results.store(found, tmp_path)
     assert results.read(stored)["tables"][2]["rows"][0]["exponent"] is not None

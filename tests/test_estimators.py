@@ -12,8 +12,8 @@ import stormpg
 from stormpg.baselines import BASELINES
 from stormpg.errors import InputError
 from stormpg.estimators import Estimator, estimate, surrogate
+from stormpg.theory.enumeration import enumerate_trajectories, expectation_over_batches, objective, sampled_by, small_chain
 from stormpg.trajectories import Trajectories
-from tests.exact import enumerate_trajectories, expectation_over_batches, objective, sampled_by, small_chain
 
 GAMMA = 0.9
 PAIRS = [(name, baseline) for name, baselines in BASELINES.items() for baseline in baselines]

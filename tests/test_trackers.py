@@ -12,7 +12,7 @@ from stormpg.errors import InputError
 from stormpg.estimators import gradient
 from stormpg.records import add
 from stormpg.steps import optax_step
-from tests.exact import sampled_by, small_chain
+from stormpg.theory.enumeration import sampled_by, small_chain
 from tests.test_estimators import two_parameters
 
 POLICY = stormpg.softmax_table(3, 2)

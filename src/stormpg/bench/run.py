@@ -1,6 +1,7 @@
 """All tables, one after the other."""
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,16 @@ import jax
 from stormpg.bench import growth, instead, limit, speeds, waits
 from stormpg.bench.measure import Table, Tell, where_and_when
 
-TABLES = ("kernels", "limit", "peers", "training", "sweep", "episodes", "waits", "growth", "memory")
-QUICK = ("limit", "peers", "training", "sweep", "waits")
+TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training")
+QUICK = ("limit", "peers", "sweep", "waits", "training")
 
 
-def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path()) -> dict[str, Any]:
-    """Measure these tables; kernels on a GPU alone. `root`: the folder that holds the peers' environments."""
+def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path()) -> Iterator[dict[str, Any]]:
+    """Measure these tables, and give all that there is after each; kernels on a GPU alone.
+
+    `root`: the folder that holds the peers' environments.
+    """
+    about = where_and_when()
     rounds = 3 if quick else 5
     found: list[Table] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -34,4 +39,4 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
                 continue
             found.append(work[name]())
             jax.clear_caches()  # a table's programs are of no use to the next
-    return {**where_and_when(), "quick": quick, "tables": [table.as_json() for table in found]}
+            yield {**about, "quick": quick, "tables": [table.as_json() for table in found]}

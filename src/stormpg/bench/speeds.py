@@ -33,7 +33,7 @@ class Speed:
 
     def __init__(self, env: str, algorithm: str, B: int, seeds: int, horizon: int) -> None:
         self.env, self.algorithm, self.seeds, self.horizon = stormpg.make(env), shape(algorithm, B), seeds, horizon
-        self.trajectories, self.live = 8 * B, 0.0
+        self.trajectories, self.live = 10 * B, 0.0  # two epochs of those that have them
 
     def train(self) -> tuple[float, int]:
         """Seconds, and the steps that were really taken."""

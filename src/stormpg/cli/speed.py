@@ -39,9 +39,8 @@ def bench_command(
         result = results.read(load)
     else:
         with doing("bench") as tell:
-            result = bench(names, quick, tell)
-        folder.mkdir(parents=True, exist_ok=True)
-        stored = results.store(result, folder)
+            for result in bench(names, quick, tell):  # stored after each table, so that little is lost
+                stored = results.store(result, folder)
     for one in result["tables"]:
         table(one["title"], *results.cells(one), one["note"] or None)
     if not load:

@@ -1,0 +1,120 @@
+"""The paper's constants, bounds and prescriptions, as printed and as its proofs need them.
+
+| symbol | argument | meaning |
+|---|---|---|
+| R, M, N | R, M, N | bounds of rewards, scores and Hessians of log π (Assumptions 2 and 3) |
+| σ² | sigma2 | bound of Var d(ξ) (Assumption 4) |
+| φ² | phi2 | bound of Var w(τ) (Assumption 5) |
+| Δ | gap | L* − L(ξ_0): L is maximised, so the paper's L(ξ_0) − f* has the wrong sign |
+"""
+
+import dataclasses
+import math
+
+
+@dataclasses.dataclass(frozen=True)
+class Constants:
+    """What the paper assumes of a problem and a policy."""
+
+    R: float
+    M: float
+    N: float
+    sigma2: float
+    phi2: float
+    gap: float
+    gamma: float
+    horizon: int
+
+    @property
+    def L_d(self) -> float:
+        """NR/(1−γ)², equation (20): a Lipschitz constant of d(ξ) on a fixed trajectory.
+
+        The paper takes it for one of ∇L too. That leaves out how p(τ|ξ) changes: see `smoothness`.
+        """
+        return self.N * self.R / (1 - self.gamma) ** 2
+
+    @property
+    def smoothness(self) -> float:
+        """A Lipschitz constant of ∇L: Σ_h γ^h R [ (h+1) N + (h+1)² M² ].
+
+        From ∇²E[r_h] = E[r_h (∇² log p_h + ∇log p_h ∇log p_hᵀ)], where p_h is the probability of the first h + 1 steps.
+        """
+        return sum(
+            self.gamma**h * self.R * ((h + 1) * self.N + (h + 1) ** 2 * self.M**2) for h in range(self.horizon)
+        )  # fmt: skip
+
+    def weight(self, h: int, printed: bool = True) -> float:
+        """Lemma 2's C with Var w_h ≤ C ‖ξ_1 − ξ_2‖²: h(2hM² + N)(φ + 1) as printed.
+
+        Mended: a weight of steps 0 .. h is a product of h + 1 ratios, so that with h = 0 the printed C would be 0; and the
+        bound that it is taken from (Xu et al. 2019, Lemma A.1) has the variance's bound itself, φ², where φ is printed.
+        """
+        steps, bound = (h, math.sqrt(self.phi2)) if printed else (h + 1, self.phi2)
+        return steps * (2 * steps * self.M**2 + self.N) * (bound + 1)
+
+    def difference(self, printed: bool = True) -> float:
+        """Lemma 3's C_γ with E‖d^{ξ'}(ξ) − d(ξ')‖² ≤ C_γ ‖ξ − ξ'‖², from its proof: Σ_h 2C_w² h²M²R²γ^{2h} + 2L_d as printed.
+
+        Mended: C_w and not its square, since Lemma 2 already bounds a square; L_d², since L_d bounds the difference
+        itself; a sum of H vectors, whose square is at most H times the sum of their squares; h + 1 scores at step h.
+        """
+        if printed:
+            terms = (self.weight(h) ** 2 * h**2 * self.gamma ** (2 * h) for h in range(self.horizon))
+            return 2 * self.M**2 * self.R**2 * sum(terms) + 2 * self.L_d
+        terms = (self.weight(h, False) * (h + 1) ** 2 * self.gamma ** (2 * h) for h in range(self.horizon))
+        return 2 * self.horizon * self.M**2 * self.R**2 * sum(terms) + 2 * self.L_d**2
+
+
+def admissible(alpha: float, B: int, eta: float, constant: float) -> bool:
+    """αB ≥ 4η²C²: Theorem 1 with C = L_d as stated, with C = C_γ as its proof needs."""
+    return alpha * B >= 4 * eta**2 * constant**2
+
+
+def one_step(error: float, estimate: float, alpha: float, B: int, eta: float, sigma2: float, difference2: float) -> float:
+    """Lemma 4's right side: from E‖g_t − ∇L(ξ_t)‖² and E‖g_t‖² a bound on the next error.
+
+    difference2: the constant in front of ‖ξ_{t+1} − ξ_t‖²: printed as C_γ², where Lemma 3 as stated gives C_γ.
+    """
+    keep = (1 - alpha) ** 2
+    return keep * error + 2 * eta**2 / B * keep * difference2 * estimate + 2 * alpha**2 * sigma2 / B
+
+
+def accumulated(
+    first: float, estimates: float, T: int, alpha: float, B: int, eta: float, sigma2: float, difference2: float
+) -> float:
+    """Lemma 5's right side: a bound on the sum of all errors, from the first error and Σ E‖g_t‖²."""
+    return 2 / alpha * (difference2 * eta**2 / B * estimates + T * alpha**2 * sigma2 / B + first)
+
+
+def theorem(gap: float, T: int, alpha: float, B: int, eta: float, S0: int, sigma2: float) -> float:
+    """Theorem 1's right side: a bound on the mean of E‖∇L(ξ_t)‖² over T iterations."""
+    return 2 * gap / (eta * T) + 2 * alpha * sigma2 / B + 2 / T * sigma2 / (S0 * alpha)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prescription:
+    """What Corollary 1 prescribes for E‖∇L‖² ≤ ε², and the trajectories that it takes."""
+
+    S0: int
+    B: int
+    alpha: float
+    eta: float
+    T: int
+
+    @property
+    def trajectories(self) -> int:
+        return self.S0 + self.T * self.B
+
+
+def corollary(epsilon: float, sigma2: float, gap: float, C_gamma: float, B: int = 1) -> Prescription:
+    """α = ε²B/(6σ²), η = εB/(2√6 σ C_γ), S0 = 2σ²/(√3 ε²), by the proof; the statement is its case B = 1 with L_d for C_γ.
+
+    T is the larger of what equation (limits) asks: 6Δ/(ηε²) and 6σ²/(S0 α ε²). (The proof divides by 3 where it should
+    multiply.) α is at most 1.
+    """
+    sigma = math.sqrt(sigma2)
+    alpha = min(1.0, epsilon**2 * B / (6 * sigma2))
+    eta = epsilon * B / (2 * math.sqrt(6) * sigma * C_gamma)
+    S0 = math.ceil(2 * sigma2 / (math.sqrt(3) * epsilon**2))
+    T = max(6 * gap / (eta * epsilon**2), 6 * sigma2 / (S0 * alpha * epsilon**2))
+    return Prescription(S0, B, alpha, eta, math.ceil(T))

@@ -1,0 +1,38 @@
+"""Random problems: each is a function of its seed."""
+
+import numpy as np
+
+from stormpg.envs.chain import Tables
+from stormpg.envs.lqr import System
+from stormpg.errors import InputError
+
+
+def garnet(states: int = 6, actions: int = 3, branching: int = 2, seed: int = 0) -> Tables:
+    """A Garnet process (Archibald, McKinnon and Thomas 1995): every action leads to `branching` states, drawn at random.
+
+    The probabilities of these are the gaps between uniform cuts of [0, 1]; rewards are uniform on [−1, 1] for each state and
+    action; the first state is uniform; nothing is terminal.
+    """
+    if not 1 <= branching <= states or actions < 1:
+        raise InputError(
+            f"a Garnet process needs 1 <= branching <= states, and got {branching} and {states}, {actions} actions."
+        )
+    random = np.random.default_rng(seed)
+    P, R = np.zeros((states, actions, states)), np.zeros((states, actions, states))
+    for s in range(states):
+        for a in range(actions):
+            cuts = np.sort(random.uniform(size=branching - 1))
+            P[s, a, random.choice(states, branching, replace=False)] = np.diff(np.concatenate(([0.0], cuts, [1.0])))
+            R[s, a, :] = random.uniform(-1, 1)
+    return Tables(P, R, np.full(states, 1 / states), np.zeros(states, bool))
+
+
+def random_system(state_dim: int = 3, action_dim: int = 2, radius: float = 0.95, noise: float = 0.1, seed: int = 0) -> System:
+    """A stable linear system: Gaussian matrices, A scaled to this spectral radius; costs as in `lqr`."""
+    if not 0 < radius < 1:
+        raise InputError(f"radius is {radius}; expected a spectral radius in (0, 1), or the system is not stable.")
+    random = np.random.default_rng(seed)
+    A = random.normal(size=(state_dim, state_dim))
+    A *= radius / np.abs(np.linalg.eigvals(A)).max()
+    B = random.normal(size=(state_dim, action_dim)) / np.sqrt(state_dim)
+    return System(A, B, 0.1 * np.eye(state_dim), 0.1 * np.eye(action_dim), noise, 1.0)

@@ -1,0 +1,51 @@
+"""How far g_t is from ∇L(ξ_t) along training: a step that remembers, around the step of any algorithm.
+
+`train` runs it like any other, so that what is measured is the library's own loop.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from stormpg.algorithms import Algorithm
+from stormpg.records import Tree, add, inner, record, static
+from stormpg.steps import Landscape
+
+
+class Record(NamedTuple):
+    """What was seen at iterations 0, 1, ..; zero where there was none."""
+
+    step: Any  # the state of the step inside
+    iteration: Array
+    error: Array  # ‖g_t − ∇L(ξ_t)‖²
+    gradient: Array  # ‖∇L(ξ_t)‖²
+    estimate: Array  # ‖g_t‖²
+
+
+@record
+class Recorded:
+    """A step, and ∇L to compare with; `length`: the iterations that are remembered."""
+
+    step: Any
+    exact: Callable[[Tree], Tree] = static()
+    length: int = static()
+
+    def init(self, params: Tree) -> Record:
+        nothing = jnp.zeros(self.length)
+        return Record(self.step.init(params), jnp.zeros((), dtype=int), nothing, nothing, nothing)
+
+    def apply(self, g: Tree, state: Record, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Record]:
+        moved, step = self.step.apply(g, state.step, params, large, look)
+        slope = self.exact(params)
+        gap = add(g, slope, -1.0)
+        note = lambda column, vector: column.at[state.iteration].set(inner(vector, vector))
+        columns = (note(state.error, gap), note(state.gradient, slope), note(state.estimate, g))
+        return moved, Record(step, state.iteration + 1, *columns)
+
+
+def recorded(algorithm: Algorithm, exact: Callable[[Tree], Tree], length: int) -> Algorithm:
+    """The algorithm with a step that remembers. Of a result: `result.states.step.error` and so on, [runs, length]."""
+    return dataclasses.replace(algorithm, step=Recorded(algorithm.step, exact, length))
