@@ -143,7 +143,7 @@ def test_many_inputs_are_left_to_a_matrix_product():
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(("env", "hidden"), [("cartpole", (8,)), ("cartpole-continuous", (8, 5)), ("cartpole-continuous", ())])
 def test_many_rows_are_each_row(env, hidden, normalise, float64):
-    """`log_probs` and its gradients, once and twice, are those of `log_prob` row by row."""
+    """`log_prob_rows` and its gradients, once and twice, are those of `log_prob` row by row."""
     env = stormpg.make(env)
     policy = stormpg.policy_for(env, hidden=hidden, normalise=normalise)
     params, key = policy.init(jax.random.key(0)), jax.random.key(1)

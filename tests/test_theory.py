@@ -178,7 +178,7 @@ CONSTANTS = Constants(R=1.0, M=2**0.5, N=0.5, sigma2=4.0, phi2=0.5, gap=2.0, gam
 
 
 def test_the_smoothness_of_the_objective_is_above_its_hessian(float64):
-    """And the paper's L_d is not, on a problem where the way p(τ|ξ) changes matters more than log π's Hessian."""
+    """On twenty-five random points of five problems."""
     found = []
     for seed in range(5):
         tables, horizon = garnet(4, 2, 2, seed=seed), 6
@@ -204,6 +204,18 @@ def test_lemma_2_needs_one_step_more_than_printed(float64):
         assert variance[h] <= constants.weight(h, printed=False) * square
 
 
+def test_lemma_3_with_its_proof_mended(float64):
+    """On random pairs of points: the exact left side is below the mended constant times the squared distance."""
+    tables, horizon = garnet(4, 2, 2, seed=0), 6
+    for seed in range(5):
+        a, b = ({"logits": jax.random.normal(jax.random.key(2 * seed + i), (4, 2))} for i in range(2))
+        b = jax.tree.map(lambda x, y: x + 0.1 * (y - x), a, b)
+        square = float(sum(((x - y) ** 2).sum() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)))
+        constants = dataclasses.replace(CONSTANTS, phi2=float(tabular.weight_variance(tables, a, b, horizon)[-1]))
+        left = float(tabular.difference_moments(tables, a, b, 0.9, horizon).square)
+        assert 0 < left <= constants.difference(printed=False) * square
+
+
 def test_the_corollary_makes_every_term_of_the_theorem_small():
     """Each of the three terms is at most ε²/3 with what is prescribed, and the settings are admissible."""
     for epsilon, B in ((0.5, 1), (0.1, 1), (0.1, 10)):
@@ -212,6 +224,11 @@ def test_the_corollary_makes_every_term_of_the_theorem_small():
         bound = theorem(2.0, settings.T, settings.alpha, B, settings.eta, settings.S0, 4.0)
         assert bound <= epsilon**2 * (1 + 1e-9)
         assert settings.trajectories == settings.S0 + settings.T * B
+    capped = corollary(1.0, sigma2=0.1, gap=1.0, C_gamma=2.0, smoothness=5.0)
+    assert capped.alpha == 1.0
+    assert capped.eta == 0.1
+    assert admissible(capped.alpha, 1, capped.eta, 2.0)
+    assert corollary(0.1, sigma2=0.0, gap=1.0, C_gamma=2.0).S0 == 1
     few, many = (corollary(epsilon, 4.0, 2.0, 7.0).trajectories for epsilon in (0.01, 0.001))
     assert np.log10(many / few) == pytest.approx(3.0, abs=0.01)  # O(ε⁻³)
 

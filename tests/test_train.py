@@ -262,3 +262,12 @@ def test_all_cores_at_once_do_not_hang(seeds):
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=240)
     assert done.stdout.strip() == "True", done.stderr
+
+
+def test_a_thread_has_the_settings_of_its_caller():
+    """float64 for all runs, however many blocks they are cut into."""
+    with jax.enable_x64(True):
+        result = stormpg.train("pendulum", stormpg.storm_pg(S0=2, B=2), trajectories=4, seeds=3, horizon=3)
+        assert {leaf.dtype for leaf in jax.tree.leaves(result.states.params)} == {jnp.dtype("float64")}
+        assert result.columns["gradient_norm"].dtype == np.float64
+    assert stormpg.train("pendulum", stormpg.storm_pg(S0=2, B=2), 4, 3, horizon=3).columns["return"].dtype == np.float32

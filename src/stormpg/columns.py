@@ -40,7 +40,8 @@ class Table(Mapping[str, np.ndarray]):
 
     def recorded(self, field: str) -> np.ndarray:
         """A field of all rows, [iterations, runs]."""
-        blocks = [np.concatenate([getattr(part, field) for part in parts]) for parts in self.blocks]
+        some = next((getattr(parts[0], field) for parts in self.blocks if parts), np.zeros((0, len(self.seeds)), bool))
+        blocks = [np.concatenate([getattr(part, field) for part in parts] or [some[:0]]) for parts in self.blocks]
         return side_by_side(blocks)[:, : len(self.algorithms) * len(self.seeds)]
 
     @functools.cached_property

@@ -41,12 +41,16 @@ def keep_programs() -> None:
     STORMPG_CACHE_MB=0 switches this off. A folder that the user has given to JAX is left as it is.
     """
     megabytes = os.environ.get("STORMPG_CACHE_MB", "1000")
-    if not megabytes.isdigit():
+    if not megabytes.isdecimal():
         raise InputError(f"STORMPG_CACHE_MB is {megabytes!r}; expected a whole number of megabytes, or 0 for no cache.")
     if megabytes == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg" / "compiled"
     can_limit = importlib.util.find_spec("filelock") is not None  # JAX wants it for that
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg"
+    folder /= "compiled" if can_limit else "compiled-without-limit"
+    for file in folder.glob("*-cache") if can_limit else ():
+        if not file.with_name(file.name.replace("-cache", "-atime")).exists():  # its process was killed; JAX stumbles on it
+            file.unlink(missing_ok=True)
     for name, value in zip(CACHE, (str(folder), 0.2, int(megabytes) * 2**20 if can_limit else -1), strict=True):
         jax.config.update(name, value)
 
@@ -80,6 +84,6 @@ class Program:
 
     def __getattr__(self, name: str) -> Any:
         """`eval_shape`, `lower` and the like. A program traced for these is not traced again when it is called."""
-        if name.startswith("__"):
+        if name.startswith("__") or name == "jitted":
             raise AttributeError(name)
         return getattr(self.jitted, name)

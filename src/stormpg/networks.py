@@ -54,7 +54,7 @@ class MLP:
             observation = jnp.tanh(total)
         return observation @ last["weight"] + last["bias"]
 
-    def rows(self, params: Tree, observations: Array) -> Array:
+    def apply_rows(self, params: Tree, observations: Array) -> Array:
         """The same for many observations, [n, inputs], in the form that is fastest to differentiate."""
         if not self.sizes[0] <= FEW_INPUTS or len(self.sizes) < 3:
             return jax.vmap(self.apply, (None, 0))(params, observations)
@@ -153,7 +153,7 @@ def network(thing: Any) -> Network:
 
 def on_rows(network: Network, params: Tree, observations: Array) -> Array:
     """What a network gives for many observations, [n, ...]."""
-    rows = own_method(network, "rows") or jax.vmap(network.apply, (None, 0))
+    rows = own_method(network, "apply_rows") or jax.vmap(network.apply, (None, 0))
     return rows(params, observations)
 
 

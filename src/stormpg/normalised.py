@@ -59,7 +59,7 @@ class Normalised:
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
         return self.policy.log_prob(params["policy"], self.scale(params, observation), action)
 
-    def log_probs(self, params: Tree, observations: Array, actions: Array) -> Array:
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
         return log_probs_of(self.policy, params["policy"], self.scale(params, observations), actions)
 
     def mode(self, params: Tree, observation: Array) -> Array:

@@ -4,10 +4,11 @@ XLA runs a program of small operations on one core. A batch of runs is therefore
 stay in a core's cache, and each block is a call of the same compiled program on a thread of its own.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,12 +39,26 @@ def cut(runs: Runs, size: int) -> list[Runs]:
     return [jax.tree.map(lambda x, i=i: x[i], runs) for i in index]
 
 
+def as_here(work: Callable[..., Done]) -> Callable[..., Done]:
+    """`work` for another thread, with the settings that JAX has in this one: `jax.enable_x64`, `jax.default_device` ..."""
+    here = {name: getattr(jax.config, f"jax_{name}") for name in ("enable_x64", "default_device", "default_matmul_precision")}
+
+    def there(*arguments: Any) -> Done:
+        with contextlib.ExitStack() as settings:
+            for name, value in here.items():
+                if getattr(jax.config, f"jax_{name}") != value:
+                    settings.enter_context(getattr(jax, name)(value))
+            return work(*arguments)
+
+    return there
+
+
 def in_blocks(work: Callable[[int], Done], blocks: int, workers: int) -> list[Done]:
     """What `work` gives for each block, by so many workers."""
     if blocks == 1 or workers == 1:  # in this thread, which alone can be interrupted
         return [work(number) for number in range(blocks)]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, range(blocks)))
+        return list(pool.map(as_here(work), range(blocks)))
 
 
 def together(parts: Sequence[Runs], count: int) -> Runs:

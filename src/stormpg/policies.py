@@ -6,7 +6,7 @@ A policy is anything with four functions, each for one observation:
 
 It may also give `noise(key, shape)` and `act(params, obs, noise)`, with sample = act ∘ noise: a rollout then draws all
 its noise at once, which is faster; `in_steps()`, the same policy in the form that a rollout computes fastest; and
-`log_probs(params, observations, actions)`, `log_prob` of many rows, in the form that is fastest to differentiate.
+`log_prob_rows(params, observations, actions)`, `log_prob` of many rows, in the form that is fastest to differentiate.
 `kl(params, other, obs)` = KL(π_params ‖ π_other) is needed by the natural-gradient step alone. The fixed σ is a setting, not a
 parameter: ξ holds what the gradient moves, and nothing else.
 """
@@ -56,7 +56,7 @@ class Gaussian:
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
         return self.log_density(params, self.mode(params, observation), action)
 
-    def log_probs(self, params: Tree, observations: Array, actions: Array) -> Array:
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
         means = on_rows(self.mean, params["mean"], observations)
         return jax.vmap(self.log_density, (None, 0, 0))(params, means, actions)
 
@@ -102,7 +102,7 @@ class Categorical:
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
         return self.log_chance(self.logits.apply(params["logits"], observation), action)
 
-    def log_probs(self, params: Tree, observations: Array, actions: Array) -> Array:
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
         return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
 
     def log_chance(self, logits: Array, action: Array) -> Array:
@@ -124,7 +124,7 @@ Policy = Gaussian | Categorical
 
 def log_probs_of(policy: Any, params: Tree, observations: Array, actions: Array) -> Array:
     """log π_ξ(a|s) of many rows, [n]."""
-    log_probs = own_method(policy, "log_probs") or jax.vmap(policy.log_prob, (None, 0, 0))
+    log_probs = own_method(policy, "log_prob_rows") or jax.vmap(policy.log_prob, (None, 0, 0))
     return log_probs(params, observations, actions)
 
 

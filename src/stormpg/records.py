@@ -111,4 +111,6 @@ def own_method(thing: Any, name: str) -> Any:
 
     For a second form of a method, which is not that of a subclass that changes the first.
     """
-    return getattr(thing, name) if name in vars(type(thing)) else None
+    thing = thing.content if isinstance(thing, Opaque) else thing
+    method = getattr(thing, name) if name in vars(type(thing)) else None
+    return method if callable(method) else None

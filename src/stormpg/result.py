@@ -41,8 +41,8 @@ class Watch:
             return
         with self.lock:
             self.blocks[block] = states
-            done = min(int(np.min(s.trajectories)) for s in self.blocks.values())
-            diverged = sum(int(np.sum(s.diverged)) for s in self.blocks.values())
+            done = min(int(np.asarray(s.trajectories).min()) for s in self.blocks.values())
+            diverged = sum(int(np.asarray(s.diverged).sum()) for s in self.blocks.values())
             seconds = time.perf_counter() - self.began
             now = Progress(done, self.budget, float(np.nanmean(rows.mean_return[-1])), diverged, seconds)
             if self.progress(now) is False:

@@ -26,7 +26,7 @@ from stormpg.errors import InputError
 from stormpg.iteration import Row, State, unfinished
 from stormpg.logs import Logger, send
 from stormpg.outside import Outside
-from stormpg.parallel import block_size, cores, cut, in_blocks, together
+from stormpg.parallel import as_here, block_size, cores, cut, in_blocks, together
 from stormpg.records import stack, traceable
 from stormpg.result import Progress, Result, Watch
 
@@ -107,14 +107,15 @@ class Training:
 
             return run(engine, blocks[number], trajectories, reached.get(number), report)
 
-        alone = True
+        alone, compiling = True, ThreadPoolExecutor(1)
         if isinstance(engine, Compiled):
             program = engine.lowered(*blocks[0])
             alone = len(blocks) == 1 or calls_a_library(program)
-            threading.Thread(target=_compile, args=(program,)).start()  # while the first batch is prepared
+            compiling.submit(as_here(_compile), program)  # while the first batch is prepared
         try:
             done = in_blocks(work, len(blocks), workers=1 if alone else cores())
         finally:
+            compiling.shutdown()
             if isinstance(engine, Outside):
                 engine.close()
         states = together([states for states, _ in done], self.count)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stormpg.bench.measure import Row, Table, Tell, in_turns
+from stormpg.bench.measure import Row, Table, Tell, as_users_have_it, in_turns
 from stormpg.bench.speeds import Speed
 
 SCRIPTS = Path(__file__).with_name("peers")
@@ -30,7 +30,7 @@ class Peer:
         self.found: dict[str, Any] = {}
 
     def __call__(self) -> float:
-        done = subprocess.run(self.command, capture_output=True, text=True, check=True)
+        done = subprocess.run(self.command, env=as_users_have_it(), capture_output=True, text=True, check=True)
         self.found = json.loads(done.stdout.splitlines()[-1])
         return self.found["steps_per_second"] / 1e3
 

@@ -1,6 +1,7 @@
 """The limit: a C program for the same work (`limit.c`), verified against the library's gradients, and run beside it."""
 
 import functools
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from stormpg.trajectories import noise_of, rollout
 
 SOURCE = Path(__file__).with_name("limit.c")
 HORIZON, GAMMA = 100, 0.99
-FLAGS = ("-Ofast", "-march=native", "-funroll-loops", "-mprefer-vector-width=512")
+FLAGS = ["-Ofast", "-march=native", "-funroll-loops"]
+if platform.machine() in ("x86_64", "AMD64"):
+    FLAGS.append("-mprefer-vector-width=512")
 # Floating-point operations of a step: forward 64 · (8 + tanh as 12 + 2), backward 64 · 14, Cart-Pole about 60.
 FORWARD, BACKWARD, PHYSICS = 64 * 22, 64 * 14, 60
 OPERATIONS = {"gpomdp": FORWARD + BACKWARD + PHYSICS, "storm-pg": 2 * (FORWARD + BACKWARD) + PHYSICS}

@@ -49,9 +49,6 @@ class Table(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         return {**self._asdict(), "rows": [row.as_json() for row in self.rows]}
 
-    def median(self, name: str) -> float:
-        return next(row.median for row in self.rows if row.name == name)
-
 
 def in_turns(
     tasks: Mapping[str, Callable[[], float]], rounds: int, tell: Tell, warm: Container[str] = ()
@@ -80,15 +77,21 @@ class Process(NamedTuple):
     last_line: str
 
 
+def as_users_have_it() -> dict[str, str]:
+    """The environment variables without those that change how JAX compiles, the library's own among them."""
+    ours = ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "STORMPG_CACHE_MB")
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
 def alone(command: Sequence[str], cache: str | None = None) -> Process:
     """Run a command in a process of its own, with XLA as users have it, and with this folder as the user's cache."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR")}
-    environment |= {"XDG_CACHE_HOME": cache} if cache else {}
+    environment = as_users_have_it() | ({"XDG_CACHE_HOME": cache} if cache else {})
     measure = (
         "import resource, subprocess, sys, time; began = time.perf_counter()\n"
         "done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, text=True)\n"
         "print((done.stdout.splitlines() or [''])[-1])\n"
-        "print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)\n"
+        "unit = 2**20 if sys.platform == 'darwin' else 1024\n"
+        "print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / unit)\n"
         "sys.exit(done.returncode)"
     )
     command = [sys.executable, "-c", measure, *command]

@@ -80,14 +80,14 @@ def training(quick: bool, rounds: int, tell: Tell) -> Table:
 
 def kernels(rounds: int, tell: Tell) -> Table:
     """On a GPU: the fused kernels beside the plain way, which is chosen with STORMPG_FUSED=0."""
-    rows = []
-    for how, switch in (("fused kernels", "1"), ("plain", "0")):
+    rows, before = [], os.environ.get("STORMPG_FUSED", "1")
+    for how, switch in (("fused kernels", "1"), ("plain", "0")):  # not in turns: each needs its own programs
         os.environ["STORMPG_FUSED"] = switch
         jax.clear_caches()
         tasks = {f"{how}, {seeds} seeds": Speed("cartpole-continuous", "storm-pg", 5, seeds, 100) for seeds in (1, 1024, 16384)}
         figures = in_turns(tasks, rounds, tell)
         rows += [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
-    del os.environ["STORMPG_FUSED"]
+    os.environ["STORMPG_FUSED"] = before
     jax.clear_caches()
     return Table("kernels", "STORM-PG, B=5, Cart-Pole on a GPU", "million steps a second", rows)
 

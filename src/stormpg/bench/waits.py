@@ -46,5 +46,5 @@ def waits(quick: bool, rounds: int, tell: Tell) -> Table:
         Row(name, [p.seconds for p in processes], {"megabytes": max(p.megabytes for p in processes)})
         for name, processes in found.items()
     ]
-    note_text = "Cold: nothing compiled before; warm: the same again. STORM-PG with the paper's settings."
+    note_text = "Cold: nothing compiled before; warm: the same again, a call in Python after `keep_programs()`. STORM-PG."
     return Table("waits", "What a person waits for", "seconds", rows, note_text, "lower")

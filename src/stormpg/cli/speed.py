@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+import jax
 import typer
 
 from stormpg.cli.base import Json, app, finish
@@ -30,6 +31,8 @@ def bench_command(
     from stormpg.bench import results
     from stormpg.bench.run import QUICK, TABLES, bench
 
+    if tables == "kernels" and jax.default_backend() == "cpu":
+        raise InputError("the table kernels needs a GPU, and JAX sees none here.")
     old = results.read(against) if against else None
     names = tuple(tables.split(",")) if tables else QUICK if quick else TABLES
     for name in names:

@@ -31,7 +31,7 @@ class Constants:
 
         The paper takes it for one of ∇L too. That leaves out how p(τ|ξ) changes: see `smoothness`.
         """
-        return self.N * self.R / (1 - self.gamma) ** 2
+        return self.N * self.R / (1 - self.gamma) ** 2 if self.gamma < 1 else math.inf
 
     @property
     def smoothness(self) -> float:
@@ -66,7 +66,11 @@ class Constants:
 
 
 def admissible(alpha: float, B: int, eta: float, constant: float) -> bool:
-    """αB ≥ 4η²C²: Theorem 1 with C = L_d as stated, with C = C_γ as its proof needs."""
+    """αB ≥ 4η²C²: Theorem 1 with C = L_d as stated, with C = C_γ as its proof needs.
+
+    The proof's C_γ is the root of Lemma 3's constant: there C_γ bounds a square, and Lemma 4 squares it once more. Step (b)
+    of the proof also needs η ≤ 1/(2 · smoothness), which the theorem does not state.
+    """
     return alpha * B >= 4 * eta**2 * constant**2
 
 
@@ -106,15 +110,16 @@ class Prescription:
         return self.S0 + self.T * self.B
 
 
-def corollary(epsilon: float, sigma2: float, gap: float, C_gamma: float, B: int = 1) -> Prescription:
+def corollary(
+    epsilon: float, sigma2: float, gap: float, C_gamma: float, B: int = 1, smoothness: float = 0.0
+) -> Prescription:  # fmt: skip
     """α = ε²B/(6σ²), η = εB/(2√6 σ C_γ), S0 = 2σ²/(√3 ε²), by the proof; the statement is its case B = 1 with L_d for C_γ.
 
     T is the larger of what equation (limits) asks: 6Δ/(ηε²) and 6σ²/(S0 α ε²). (The proof divides by 3 where it should
-    multiply.) α is at most 1.
+    multiply.) α is at most 1, and η = √(αB)/(2C_γ) at most 1/(2 · smoothness), see `admissible`; C_γ is the root of Lemma 3's.
     """
-    sigma = math.sqrt(sigma2)
-    alpha = min(1.0, epsilon**2 * B / (6 * sigma2))
-    eta = epsilon * B / (2 * math.sqrt(6) * sigma * C_gamma)
-    S0 = math.ceil(2 * sigma2 / (math.sqrt(3) * epsilon**2))
+    alpha = min(1.0, epsilon**2 * B / (6 * sigma2)) if sigma2 > 0 else 1.0
+    eta = min(math.sqrt(alpha * B) / (2 * C_gamma), 1 / (2 * smoothness) if smoothness > 0 else math.inf)
+    S0 = max(1, math.ceil(2 * sigma2 / (math.sqrt(3) * epsilon**2)))
     T = max(6 * gap / (eta * epsilon**2), 6 * sigma2 / (S0 * alpha * epsilon**2))
     return Prescription(S0, B, alpha, eta, math.ceil(T))
