@@ -26,11 +26,11 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
         work = {
             "limit": lambda: limit.limit(Path(folder), rounds, tell),
             "peers": lambda: instead.peers(root, quick, 2 if quick else rounds, tell),
-            "training": lambda: speeds.training(quick, 3, tell),
+            "training": lambda: speeds.training(quick, 2 if quick else 3, tell),
             "kernels": lambda: speeds.kernels(rounds, tell),
-            "sweep": lambda: speeds.sweep(quick, 3, tell),
+            "sweep": lambda: speeds.sweep(quick, 2 if quick else 3, tell),
             "episodes": lambda: speeds.episodes(3, tell),
-            "waits": lambda: waits.waits(quick, 2 if quick else 3, tell),
+            "waits": lambda: waits.waits(quick, 1 if quick else 3, tell),
             "growth": lambda: growth.growth(quick, 3, tell),
             "memory": lambda: growth.memory(quick, tell),
         }
