@@ -20,12 +20,12 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
     `root`: the folder that holds the peers' environments.
     """
     about = where_and_when()
-    rounds = 3 if quick else 5
+    rounds = 2 if quick else 5
     found: list[Table] = []
     with tempfile.TemporaryDirectory() as folder:
         work = {
             "limit": lambda: limit.limit(Path(folder), rounds, tell),
-            "peers": lambda: instead.peers(root, quick, 2 if quick else rounds, tell),
+            "peers": lambda: instead.peers(root, quick, rounds, tell),
             "training": lambda: speeds.training(quick, 2 if quick else 3, tell),
             "kernels": lambda: speeds.kernels(rounds, tell),
             "sweep": lambda: speeds.sweep(quick, 2 if quick else 3, tell),
