@@ -271,3 +271,17 @@ def test_a_thread_has_the_settings_of_its_caller():
         assert {leaf.dtype for leaf in jax.tree.leaves(result.states.params)} == {jnp.dtype("float64")}
         assert result.columns["gradient_norm"].dtype == np.float64
     assert stormpg.train("pendulum", stormpg.storm_pg(S0=2, B=2), 4, 3, horizon=3).columns["return"].dtype == np.float32
+
+
+@pytest.mark.parametrize("until", [None, 100])
+def test_running_ahead_changes_nothing(monkeypatch, until):
+    """As on a GPU, where the next chunk runs while rows are read: the same table, also of a run that is stopped."""
+    go_on = None if until is None else lambda now: now.trajectories < until
+    train = lambda: stormpg.train(ENV, SMALL, trajectories=400, seeds=2, horizon=5, progress=go_on)
+    plain = train()
+    monkeypatch.setattr(Compiled, "goes_ahead", property(lambda self: True))
+    ahead = train()
+    assert ahead.complete == plain.complete == (until is None)
+    jax.tree.map(np.testing.assert_array_equal, ahead.states.trajectories, plain.states.trajectories)
+    for name, column in plain.columns.items():
+        np.testing.assert_array_equal(ahead.columns[name], column, name)

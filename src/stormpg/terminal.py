@@ -22,7 +22,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], ca
     )
     for position, heading in enumerate(headings):
         numbers = all(row[position][:1] in "-0123456789" for row in rows if row[position])
-        shown.add_column(heading, justify="right" if position and numbers else "left")
+        shown.add_column(heading, justify="right" if position and numbers else "left", overflow="fold")  # nothing is cut off
     for row in rows:
         shown.add_row(*row)
     out.print(shown)

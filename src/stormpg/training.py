@@ -9,8 +9,9 @@ import dataclasses
 import functools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -159,18 +160,17 @@ def chunks(
 
     An accelerator computes the next chunk while the rows of one are read.
     """
-    budget, waiting = jnp.asarray(trajectories), None
+    budget, waiting = jnp.asarray(trajectories), deque[tuple[State, Future[Row]]]()
     with ThreadPoolExecutor(1) as reader:
-        while unfinished(algorithm, np.asarray(states.trajectories), trajectories).any():
-            units, states, recorded = engine.chunk(policy, algorithm, states, budget)
-            if waiting is not None:
-                yield waiting[0], waiting[1].result()
-            waiting = states, reader.submit(_read, units, recorded)
-            if not engine.goes_ahead:
-                yield states, waiting[1].result()
-                waiting = None
-        if waiting is not None:
-            yield waiting[0], waiting[1].result()
+        going = True
+        while going or waiting:
+            going = bool(unfinished(algorithm, np.asarray(states.trajectories), trajectories).any())
+            if going:
+                units, states, recorded = engine.chunk(policy, algorithm, states, budget)
+                waiting.append((states, reader.submit(_read, units, recorded)))
+            if len(waiting) > (1 if going and engine.goes_ahead else 0):
+                reached, rows = waiting.popleft()
+                yield reached, rows.result()
 
 
 def _compile(program: Any) -> None:

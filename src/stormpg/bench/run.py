@@ -9,13 +9,24 @@ import jax
 
 from stormpg.bench import growth, instead, limit, speeds, waits
 from stormpg.bench.measure import Table, Tell, where_and_when
+from stormpg.errors import InputError, choose
 
 TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training")
 QUICK = ("limit", "peers", "sweep", "waits", "training")
 
 
+def measurable(tables: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the tables that this machine can give."""
+    for name in tables:
+        choose("table", name, TABLES)
+    found = tuple(name for name in tables if name != "kernels" or jax.default_backend() != "cpu")
+    if not found:
+        raise InputError("the table kernels needs a GPU, and JAX sees none here.")
+    return found
+
+
 def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path()) -> Iterator[dict[str, Any]]:
-    """Measure these tables, and give all that there is after each; kernels on a GPU alone.
+    """Measure these tables, and give all that there is after each.
 
     `root`: the folder that holds the peers' environments.
     """
@@ -35,8 +46,6 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
             "memory": lambda: growth.memory(quick, tell),
         }
         for name in tables:
-            if name == "kernels" and jax.default_backend() == "cpu":
-                continue
             found.append(work[name]())
             jax.clear_caches()  # a table's programs are of no use to the next
             yield {**about, "quick": quick, "tables": [table.as_json() for table in found]}

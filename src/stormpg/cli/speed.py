@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import typer
 
 from stormpg.cli.base import Json, app, finish
-from stormpg.errors import InputError, nearest
 from stormpg.terminal import doing, out, table
 
 Files = Annotated[Path, typer.Option("--out", help="Folder for the result and its plots.")]
 Against = Annotated[Path | None, typer.Option(help="An earlier result: name what got slower since.")]
-Tables = Annotated[str | None, typer.Option(help="Some of the tables, with commas between. [all; --quick: not growth]")]
+Tables = Annotated[str | None, typer.Option(help="Some of the tables, with commas between. [all; with --quick five of them]")]
 Load = Annotated[Path | None, typer.Option(help="Show a stored result instead of measuring.")]
 Readme = Annotated[Path | None, typer.Option(help="Write the table of this file, between its marks.")]
 
@@ -29,15 +27,10 @@ def bench_command(
 ) -> None:
     """Speed here, beside C and other libraries; what a person waits for; how time and memory grow."""
     from stormpg.bench import results
-    from stormpg.bench.run import QUICK, TABLES, bench
+    from stormpg.bench.run import QUICK, TABLES, bench, measurable
 
-    if tables == "kernels" and jax.default_backend() == "cpu":
-        raise InputError("the table kernels needs a GPU, and JAX sees none here.")
     old = results.read(against) if against else None
-    names = tuple(tables.split(",")) if tables else QUICK if quick else TABLES
-    for name in names:
-        if name not in TABLES:
-            raise InputError(f"unknown table {name!r}: {nearest(name, TABLES)}.")
+    names = measurable(tuple(tables.split(",")) if tables else QUICK if quick else TABLES)
     if load:
         result = results.read(load)
     else:
