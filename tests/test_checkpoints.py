@@ -31,6 +31,7 @@ def few_units(monkeypatch):
     from stormpg import compiled
 
     monkeypatch.setattr(compiled, "CHUNK", 2)
+    monkeypatch.setattr(compiled, "LONGER", 1)
     compiled.chunk.clear_cache()
     yield
     compiled.chunk.clear_cache()

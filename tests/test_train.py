@@ -280,7 +280,7 @@ def test_running_ahead_changes_nothing(monkeypatch, until):
     One seed: of several blocks, where each stops depends on which came first.
     """
     go_on = None if until is None else lambda now: now.trajectories < until
-    train = lambda: stormpg.train(ENV, SMALL, trajectories=400, seeds=1, horizon=5, progress=go_on)
+    train = lambda: stormpg.train(ENV, SMALL, trajectories=2000, seeds=1, horizon=5, progress=go_on)
     plain = train()
     monkeypatch.setattr(Compiled, "goes_ahead", property(lambda self: True))
     ahead = train()

@@ -17,9 +17,12 @@ from stormpg.algorithms import Algorithm
 from stormpg.compiler import OFTEN, ONCE, Program
 from stormpg.envs import Environment
 from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration, unfinished
+from stormpg.schedules import Schedule
 from stormpg.trajectories import RUNS, Trajectories, rollout
 
-CHUNK = 32  # units between two returns to Python
+CHUNK = 32  # units between two returns to Python, at least
+LONGER = 8  # so many times that where units are small: returning costs about a millisecond
+SMALL = 500  # slots (trajectories × horizon of all runs) of a unit for the longest chunk; twice of it, half as long ...
 FEW_BLOCKS = 4  # up to so many, a program that starts them had better be compiled fast than run fast
 
 
@@ -89,17 +92,24 @@ def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, see
     return over_all_runs(one)(policy, algorithm, seeds)
 
 
+def chunk_length(schedule: Schedule, horizon: int, runs: int) -> int:
+    """How many units make a chunk."""
+    trajectories = schedule.B if schedule.m is None else schedule.S0 + schedule.m * schedule.B
+    return CHUNK * max(1, LONGER * SMALL // max(SMALL, runs * trajectories * horizon))
+
+
 @functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
 def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
-    """Up to CHUNK units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
+    """Units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
+    length = chunk_length(algorithm.schedule, horizon, len(states.trajectories))
     one = lambda policy, algorithm, state: unit(env, horizon, policy, algorithm, state, budget)
     every_run = jax.jit(over_all_runs(one))  # so that it is traced once, for its shapes and for its use
     shapes = jax.eval_shape(every_run, policy, algorithm, states)[1]
-    recorded = jax.tree.map(lambda s: jnp.zeros((CHUNK, *s.shape), s.dtype), shapes)
+    recorded = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
 
     def going(carry: tuple[Array, State, Row]) -> Array:
         count, states, _ = carry
-        return (count < CHUNK) & unfinished(algorithm, states.trajectories, budget).any()
+        return (count < length) & unfinished(algorithm, states.trajectories, budget).any()
 
     def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
         count, states, recorded = carry

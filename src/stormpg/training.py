@@ -138,7 +138,7 @@ def run(
     report: Callable[[State, list[Row]], bool],
 ) -> tuple[State, list[Row]]:
     """A block of runs until its budget is spent or `report` says no: its states, and its rows, each [iterations, runs]."""
-    policy, algorithm, seeds = block
+    policy, algorithm, seeds = jax.device_put(block)  # once, not for every chunk
     budget = jnp.asarray(trajectories)
     if reached is not None:
         states, collected = reached.states, list(reached.rows)
