@@ -45,11 +45,13 @@ class Speed:
         return seconds, int(result.columns["steps"][last].sum())
 
     def __call__(self) -> float:
-        if not self.live:
+        new = not self.live
+        if new:
             self.train()
-            while (seconds := self.train()[0]) < 0.8 * LONG_ENOUGH:  # what a run costs at its start makes short ones slow
-                self.trajectories = int(self.trajectories * max(1.5, LONG_ENOUGH / seconds))
         seconds, steps = self.train()
+        while new and seconds < 0.8 * LONG_ENOUGH:  # what a run costs at its start makes short ones slow
+            self.trajectories = int(self.trajectories * max(1.5, LONG_ENOUGH / seconds))
+            seconds, steps = self.train()
         slots = self.sampled * self.horizon
         self.live = steps / slots
         return slots / seconds / 1e6
