@@ -40,6 +40,8 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
         from stormpg.outside import sample
 
         return sample(env, policy, params, key, n, horizon)
+    if env.batches is not None:
+        return env.batches(policy, params, key, n, horizon)
     keys = jax.random.split(key, (n, 3))
     start, draws = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
     if fused.applies(policy, params):

@@ -1,14 +1,14 @@
-"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies, speed."""
+"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies, speed, theory."""
 
 import sys
 
-from stormpg.cli import about, looking, speed, studies, training
+from stormpg.cli import about, looking, speed, studies, theory, training
 from stormpg.cli.base import app
 from stormpg.compiler import keep_programs
 from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.terminal import err
 
-__all__ = ["about", "looking", "main", "speed", "studies", "training"]
+__all__ = ["about", "looking", "main", "speed", "studies", "theory", "training"]
 
 
 def main() -> None:

@@ -54,6 +54,8 @@ class Environment:
     action_space: Space
     horizon: int
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)  # what `make` was given
+    # One that knows a faster way to whole batches of trajectories: of (policy, params, key, n, horizon).
+    batches: Callable[..., Any] | None = None
 
 
 VectorEnv = Any  # gymnasium.vector.VectorEnv, of flat Box observations and of flat Box or Discrete actions

@@ -43,20 +43,29 @@ def chain_tables(states: int = 3, slip: float = 0.2) -> Tables:
     return Tables(P, R, rho, np.arange(states) == states - 1)
 
 
-def from_tables(tables: Tables, horizon: int, name: str = "tabular") -> Environment:
-    """The environment of any finite decision process."""
+def from_tables(tables: Tables, horizon: int, name: str = "tabular", noise: Array | float = 0.0) -> Environment:
+    """The environment of any finite decision process. To every reward, Gaussian noise of this standard deviation is added."""
     states, actions = tables.P.shape[:2]
 
     def reset(key: Array) -> tuple[State, Array]:
-        s = jax.random.categorical(key, jnp.log(jnp.asarray(tables.rho)))
+        s = drawn(key, jnp.asarray(tables.rho))
         return State(s), s
 
     def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, Array]:
         a = jnp.reshape(action, ())
-        s = jax.random.categorical(key, jnp.log(jnp.asarray(tables.P))[state.s, a])
-        return State(s), s, jnp.asarray(tables.R)[state.s, a, s], jnp.asarray(tables.terminal)[s]
+        s = drawn(key, jnp.asarray(tables.P)[state.s, a])
+        reward = jnp.asarray(tables.R)[state.s, a, s]
+        if not (isinstance(noise, float) and noise == 0.0):
+            reward += noise * jax.random.normal(jax.random.fold_in(key, 1))
+        return State(s), s, reward, jnp.asarray(tables.terminal)[s]
 
     return Environment(name, reset, step, Discrete(states), Discrete(actions), horizon)
+
+
+def drawn(key: Array, probability: Array) -> Array:
+    """One of the outcomes, by one uniform number."""
+    up_to = jnp.cumsum(probability)
+    return (jax.random.uniform(key) >= up_to / up_to[-1]).sum()  # after the last possible one the ratio is 1 exactly
 
 
 @functools.cache  # equal settings give the same functions, and so the same compiled program

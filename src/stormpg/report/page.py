@@ -32,6 +32,7 @@ def write_page(data: Mapping[str, Any], file: Path) -> None:
         scripts=f"{fingerprint(library)} {fingerprint(script)}",
         style=(assets / "page.css").read_text("utf-8"),
         verdicts=verdicts(data),
+        tables=tables(data),
         settings=settings(data),
         commands=commands(data),
         notes=notes(data),
@@ -132,6 +133,18 @@ def verdict(result: Mapping[str, Any]) -> str:
     kind, symbol = VERDICTS.get(result["verdict"], ("missing", "–"))
     badge = f'<span class="verdict {kind}"><span aria-hidden="true">{symbol}</span> {text(result["verdict"])}</span>'
     return f"<strong>{text(result['figure'])}</strong><small>{text(result['interval'])}</small>{badge}"
+
+
+def tables(data: Mapping[str, Any]) -> str:
+    """Tables of any kind, each in a section of its own."""
+    return "\n".join(
+        section(
+            f"table-{number}",
+            text(one["title"]),
+            table(text(one["caption"]), map(text, one["heads"]), (map(text, row) for row in one["rows"]), "numbers"),
+        )
+        for number, one in enumerate(data.get("tables") or ())
+    )
 
 
 def settings(data: Mapping[str, Any]) -> str:

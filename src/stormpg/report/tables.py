@@ -66,10 +66,13 @@ def markdown(data: Mapping[str, Any]) -> str:
         for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
             parts += [f"On `{env}`:", markdown_table(headings, short_verdicts(data, env))]
         parts += ["## Verdicts with intervals", markdown_table(verdict_headings(data), verdict_rows(data))]
-    parts += ["## Return at the end"]
-    for env in data["environments"]:
+    if data.get("environments"):
+        parts += ["## Return at the end"]
+    for env in data.get("environments") or ():
         parts += [f"### {env['title']} (`{env['name']}`)", markdown_table(result_headings(data), result_rows(data, env))]
-    if data["heatmaps"]:
+    for one in data.get("tables") or ():
+        parts += [f"## {one['title']}", one["caption"], markdown_table(one["heads"], one["rows"])]
+    if data.get("heatmaps"):
         rows = [
             [h["title"], h["env"], f"{h['share']:.0%} ({h['share_interval'][0]:.0%} to {h['share_interval'][1]:.0%})"]
             for h in data["heatmaps"]

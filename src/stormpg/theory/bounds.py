@@ -97,17 +97,28 @@ def theorem(gap: float, T: int, alpha: float, B: int, eta: float, S0: int, sigma
 
 @dataclasses.dataclass(frozen=True)
 class Prescription:
-    """What Corollary 1 prescribes for E‖∇L‖² ≤ ε², and the trajectories that it takes."""
+    """What a theory prescribes for E‖∇L‖² ≤ ε²: settings, and T iterations that suffice."""
 
     S0: int
-    B: int
-    alpha: float
     eta: float
     T: int
+    B: int | None = None
+    alpha: float | None = None
+    m: int | None = None
+
+    @property
+    def settings(self) -> dict[str, float | int]:
+        """Those of `make_algorithm`."""
+        named = {"eta": self.eta, "alpha": self.alpha, "S0": self.S0, "B": self.B, "m": self.m}
+        return {name: value for name, value in named.items() if value is not None}
 
     @property
     def trajectories(self) -> int:
-        return self.S0 + self.T * self.B
+        if self.B is None:
+            return self.T * self.S0
+        if self.m is None:
+            return self.S0 + self.T * self.B
+        return math.ceil(self.T / self.m) * (self.S0 + self.m * self.B)
 
 
 def corollary(
@@ -122,4 +133,22 @@ def corollary(
     eta = min(math.sqrt(alpha * B) / (2 * C_gamma), 1 / (2 * smoothness) if smoothness > 0 else math.inf)
     S0 = max(1, math.ceil(2 * sigma2 / (math.sqrt(3) * epsilon**2)))
     T = max(6 * gap / (eta * epsilon**2), 6 * sigma2 / (S0 * alpha * epsilon**2))
-    return Prescription(S0, B, alpha, eta, math.ceil(T))
+    return Prescription(S0, eta, math.ceil(T), B, alpha)
+
+
+def prescriptions(
+    epsilon: float, sigma2: float, gap: float, C_gamma: float, smoothness: float, B: int = 1
+) -> dict[str, Prescription]:
+    """What each method's theory prescribes; of a rival's bound both terms are made ε²/2. l is the smoothness.
+
+    GPOMDP: 2Δ/(ηT) + lησ²/S0 for η ≤ 1/l, here 1/(2l) (ascent with batches, in every textbook). SVRPG: 8Δ/(ηT) + 6σ²/S0,
+    B = S0^(2/3), m = S0^(1/3) (Xu, Gao, Gu 2019, "An improved convergence analysis"). SRVR-PG: the same bound,
+    B = m = S0^(1/2) (Xu, Gao, Gu 2020, "Sample efficient policy gradient"). Both with η = 1/(4l). STORM-PG: `corollary`.
+    """
+    need, square = max(sigma2 / epsilon**2, 1e-9), epsilon**2
+    found = {"gpomdp": Prescription(math.ceil(need), 1 / (2 * smoothness), math.ceil(8 * gap * smoothness / square))}
+    for name, share in (("svrpg", 1 / 3), ("srvr-pg", 1 / 2)):
+        S0 = math.ceil(12 * need)
+        T = math.ceil(64 * gap * smoothness / square)
+        found[name] = Prescription(S0, 1 / (4 * smoothness), T, math.ceil(S0 ** (1 - share)), None, math.ceil(S0**share))
+    return found | {"storm-pg": corollary(epsilon, sigma2, gap, C_gamma, B, smoothness)}

@@ -1,10 +1,21 @@
 """Random problems: each is a function of its seed."""
 
+from typing import Any
+
 import numpy as np
 
 from stormpg.envs.chain import Tables
 from stormpg.envs.lqr import System
 from stormpg.errors import InputError
+from stormpg.theory.descent import Finite
+
+FAMILY = Finite(horizon=2, gamma=0.9)  # of the small problems on which everything is measured
+COMMON: dict[str, Any] = {"gamma": FAMILY.gamma, "baseline": "none", "optimizer": "sgd"}  # settings, as the theory has them
+
+
+def problem(seed: int) -> Tables:
+    """A small problem: 48 trajectories of two steps."""
+    return garnet(states=3, actions=2, branching=2, seed=seed)
 
 
 def garnet(states: int = 6, actions: int = 3, branching: int = 2, seed: int = 0) -> Tables:

@@ -64,6 +64,14 @@ def gradient(tables: Tables, params: Tree, gamma: Array | float, horizon: int) -
     return jax.grad(objective, argnums=1)(tables, params, gamma, horizon)
 
 
+def optimum(tables: Tables, gamma: Array | float, horizon: int) -> Array:
+    """L* over all policies, also ones that change with time: no soft-max table is better."""
+    P, R, rho, terminal = (jnp.asarray(x) for x in tables)
+    goes_on = jnp.where(terminal, 0.0, 1.0)
+    backwards = lambda value, _: (jnp.einsum("sat,sat->sa", P, R + gamma * (goes_on * value)).max(axis=1), None)
+    return rho @ jax.lax.scan(backwards, jnp.zeros(len(rho)), length=horizon)[0]
+
+
 def second_moments(
     tables: Tables, sampled: Tree, moving: Callable[[Array], Array], resting: Callable[[Array], Array], ones: int, horizon: int
 ) -> Array:
@@ -112,6 +120,15 @@ def estimate_moments(
     resting = lambda h: eye.at[D, C].set(-b[h] * jnp.eye(p))
     last = second_moments(tables, params, moving, resting, 1, horizon)[-1]
     return Moments(last[0, D].reshape(params["logits"].shape), jnp.trace(last[D, D]))
+
+
+def noise_variance(tables: Tables, params: Tree, gamma: Array | float, horizon: int, noise: Array | float) -> Array:
+    """What Gaussian noise on the rewards adds to Var d(ξ), where nothing is terminal: Σ_h γ^{2h} noise² Σ_{t≤h} E‖S_t‖²."""
+    policy, chance = probabilities(params), jnp.asarray(tables.P)
+    square = (policy * (scores(params) ** 2).sum(axis=-1)).sum(axis=1)
+    forwards = lambda at, _: (jnp.einsum("s,sa,sat->t", at, policy, chance), at @ square)
+    each = jax.lax.scan(forwards, jnp.asarray(tables.rho), length=horizon)[1]
+    return noise**2 * (gamma ** (2 * jnp.arange(horizon)) * jnp.cumsum(each)).sum()
 
 
 def weight_variance(tables: Tables, sampled: Tree, evaluated: Tree, horizon: int) -> Array:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -16,13 +17,14 @@ from stormpg.steps import Landscape
 
 
 class Record(NamedTuple):
-    """What was seen at iterations 0, 1, ..; zero where there was none."""
+    """What was seen at the last `length` iterations, iteration t at t % length; zero where there was none yet."""
 
     step: Any  # the state of the step inside
     iteration: Array
     error: Array  # ‖g_t − ∇L(ξ_t)‖²
     gradient: Array  # ‖∇L(ξ_t)‖²
     estimate: Array  # ‖g_t‖²
+    params: Tree  # ξ_t
 
 
 @record
@@ -34,16 +36,18 @@ class Recorded:
     length: int = static()
 
     def init(self, params: Tree) -> Record:
-        nothing = jnp.zeros(self.length)
-        return Record(self.step.init(params), jnp.zeros((), dtype=int), nothing, nothing, nothing)
+        nothing, nowhere = jnp.zeros(self.length), jax.tree.map(lambda x: jnp.zeros((self.length, *x.shape), x.dtype), params)
+        return Record(self.step.init(params), jnp.zeros((), dtype=int), nothing, nothing, nothing, nowhere)
 
     def apply(self, g: Tree, state: Record, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Record]:
         moved, step = self.step.apply(g, state.step, params, large, look)
         slope = self.exact(params)
         gap = add(g, slope, -1.0)
-        note = lambda column, vector: column.at[state.iteration].set(inner(vector, vector))
+        here = state.iteration % self.length
+        note = lambda column, vector: column.at[here].set(inner(vector, vector))
         columns = (note(state.error, gap), note(state.gradient, slope), note(state.estimate, g))
-        return moved, Record(step, state.iteration + 1, *columns)
+        places = jax.tree.map(lambda column, x: column.at[here].set(x), state.params, params)
+        return moved, Record(step, state.iteration + 1, *columns, places)
 
 
 def recorded(algorithm: Algorithm, exact: Callable[[Tree], Tree], length: int) -> Algorithm:

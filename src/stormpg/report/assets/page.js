@@ -89,6 +89,7 @@ for (const environment of environments) Object.keys(environment.algorithms ?? {}
 for (const environment of environments) Object.keys(environment.profiles?.algorithms ?? {}).forEach(meet);
 for (const pair of environments.flatMap((environment) => environment.improvement ?? [])) [pair.x, pair.y].forEach(meet);
 for (const part of data.variance ?? []) Object.keys(part.algorithms ?? {}).forEach(meet);
+for (const chart of data.charts ?? []) (chart.series ?? []).forEach(({ name }) => meet(name));
 
 const faded = (name, share) => styles.get(name).colour + Math.round(share * 255).toString(16).padStart(2, "0");
 
@@ -289,7 +290,7 @@ function heatmaps(maps) {
 }
 
 function heatmap(map, { quantity }) {
-  const z = map[quantity] ?? [], more = quantity === "final";
+  const z = map[quantity] ?? [], more = quantity === "final", what = map.label ?? QUANTITIES[quantity];
   const cells = z.flatMap((row, j) => row.map((value, i) => ({ value, i, j, x: number(map.x[i]), y: number(map.y[j]) })));
   const filled = cells.filter(({ value }) => value != null), gaps = cells.filter(({ value }) => value == null);
   const best = filled.reduce((a, b) => (!a || (more ? b.value > a.value : b.value < a.value) ? b : a), null);
@@ -314,7 +315,7 @@ function heatmap(map, { quantity }) {
     shapes: frame ? [{ type: "rect", ...frame, line: { color: "#D55E00", width: 3 } }] : [],
   };
   const text = [
-    best ? `${more ? "Highest" : "Fewest"} ${QUANTITIES[quantity]}: ${number(best.value)}, at ${at(best)} (framed).` : `No setting has a value for: ${QUANTITIES[quantity]}.`,
+    best ? `${more ? "Highest" : "Fewest"} ${what}: ${number(best.value)}, at ${at(best)} (framed).` : `No setting has a value for: ${what}.`,
     gaps.length ? `A cross: ${more ? "no value" : "the threshold was never reached"} (${gaps.length} of ${cells.length}).` : "",
     map.share != null ? `Share of settings near the best: ${percent(map.share)}${map.share_interval ? ` [${map.share_interval.map(percent).join(", ")}]` : ""}.` : "",
     map.note ?? "",
@@ -373,6 +374,40 @@ function variance({ checkpoints, algorithms }, { hidden, quantity, plain }) {
   return { traces, layout, text: text[0].toUpperCase() + text.slice(1) };
 }
 
+// ---- Charts of any kind: lines with intervals, or a grid of numbers; those of one section stand together
+
+function charts(all) {
+  for (const [index, title] of [...new Set(all.map((chart) => chart.section))].entries()) {
+    const mine = all.filter((chart) => chart.section === title);
+    const parent = section(`charts-${index}`, title);
+    const grid = element("div", { class: "figures" });
+    mine.forEach((chart, place) => {
+      const build = chart.final ? () => heatmap(chart, { quantity: "final" }) : () => lines(chart);
+      figure(grid, `charts-${index}-${place}`, chart.title, build, chart.wide ? "wide" : "");
+    });
+    parent.append(grid);
+  }
+}
+
+function lines({ series, x_name, y_name, log, level, note }) {
+  const traces = series.flatMap(({ name, x, estimate, low, high }) => [
+    ...(low ? [band(name, x, low, high)] : []),
+    { ...line(name, x, estimate, estimate.map((y, i) => (low ? interval(y, low[i], high[i]) : number(y)))), mode: x.length < 20 ? "lines+markers" : "lines" },
+  ]);
+  if (level != null) {
+    const ends = series.flatMap(({ x }) => x);
+    const flat = { color: "#8A8A8A", width: 1.2, dash: "dot" };
+    traces.push({ x: [Math.min(...ends), Math.max(...ends)], y: [level, level], mode: "lines", line: flat, name: "level", hoverinfo: "skip" });
+  }
+  const axis = (name, logarithmic) => ({ title: { text: safe(name) }, type: logarithmic ? "log" : "linear", exponentformat: "power" });
+  const words = series.map(({ name, estimate }) => `${name} ${number(estimate.findLast((value) => value != null))}`);
+  const layout = {
+    showlegend: true, legend: { orientation: "h", y: -0.25 }, height: 460,
+    xaxis: axis(x_name, log.includes("x")), yaxis: axis(y_name, log.includes("y")),
+  };
+  return { traces, layout, text: `${note ?? ""} At the right end: ${words.join("; ")}.`.trim(), height: 460 };
+}
+
 // ---- The page
 
 function contents() {
@@ -385,6 +420,7 @@ function contents() {
 environments.forEach(environment);
 if (data.heatmaps?.length) heatmaps(data.heatmaps);
 if (data.variance?.length) variances(data.variance);
+if (data.charts?.length) charts(data.charts);
 contents();
 const draw = () => drawings.forEach((one) => one());
 draw();

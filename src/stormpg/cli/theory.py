@@ -1,0 +1,147 @@
+"""The theory: `theory all` (the laboratory) and `theory advise`."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stormpg import files
+from stormpg.cli.base import Json, app, finish, flag, with_settings
+from stormpg.cli.studies import ResultsFolder, this_command
+from stormpg.errors import InputError, choose
+from stormpg.experiments.workshop import Workshop, share_device
+from stormpg.options import POLICY_OPTIONS, Job
+from stormpg.report.tables import SYMBOLS
+from stormpg.terminal import out, table, unit_bar
+
+theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
+app.add_typer(theory, name="theory")
+
+VARIANTS = ("measured", "proved", "stated", "practical")
+
+
+@theory.command("all")
+def all_command(
+    folder: ResultsFolder = Path("theory"),
+    size: Annotated[str, typer.Option(help="small, default or large.")] = "default",
+    as_json: Json = False,
+) -> None:
+    """Lemmas, tracking errors, rates, the adviser and the map: figures, tables and a page."""
+    from stormpg.theory import findings, laboratory
+
+    share_device()
+    wanted = laboratory.as_size(size)
+    with unit_bar("theory") as report:
+        found = laboratory.run(Workshop(folder, report), wanted)
+    data = findings.content(found, wanted, [this_command()])
+    findings.write(data, folder)
+    show(data, folder, as_json)
+
+
+def show(data: Any, folder: Path, as_json: bool) -> None:
+    """Verdicts and the shorter tables in the terminal, and where the rest is."""
+    columns = list(data["protocols"])
+    cell = lambda found: f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
+    rows = [[c["sentence"], *(cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
+    table("Left over right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
+    slopes = next(t for t in data["tables"] if t["title"] == "Rates")
+    table(slopes["caption"], slopes["heads"][:3], [row[:3] for row in slopes["rows"]])
+    pays = next(t for t in data["tables"] if t["title"] == "Where variance reduction pays")
+    out.print(pays["caption"] + ".", highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are beside it.", highlight=False)
+    verdicts = {c["id"]: {key: r["verdict"] for key, r in c["results"].items() if r} for c in data["claims"]}
+    finish(as_json, {"folder": str(folder), "claims": verdicts, "slopes": {row[0]: row[2] for row in slopes["rows"]}})
+
+
+@theory.command("advise")
+@with_settings
+def advise_command(
+    env: Annotated[str, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")],
+    epsilon: Annotated[float, typer.Option(help="The gradient's norm that is wanted in the end.")],
+    variant: Annotated[str, typer.Option(help=f"The one to write: {', '.join(VARIANTS)}.")] = "measured",
+    pilot: Annotated[int, typer.Option(min=10, help="Trajectories that the adviser may sample.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the pilot batch.")] = 0,
+    horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
+    toml: Annotated[Path, typer.Option("--out", help="TOML file for `stormpg train --config`.")] = Path("advice.toml"),
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Settings for STORM-PG and its rivals from a pilot batch, by theory and in practice."""
+    from stormpg.theory import advice
+
+    choose("variant", variant, VARIANTS)
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise InputError(f"epsilon is {epsilon}; expected a number above 0.")
+    policy_settings = {name: value for name, value in settings.items() if name in POLICY_OPTIONS}
+    extra = [name for name, value in settings.items() if value is not None and name not in (*POLICY_OPTIONS, "gamma")]
+    if extra:
+        raise InputError(f"the adviser chooses {', '.join(extra)} itself: leave out --{extra[0].replace('_', '-')}.")
+    job = Job({"env": env, "horizon": horizon, "gamma": settings.get("gamma"), **policy_settings})
+    steps, gamma = job.horizon or job.env.horizon, float(job.algorithm.settings["gamma"])
+    found = advice.pilot(job.env, job.policy, gamma, pilot, steps, seed)
+    prescribed = advice.by_theory(found, epsilon, gamma, steps)
+    constants = advice.constants_of(found, gamma, steps)
+    proof = math.sqrt(constants.difference(printed=False))
+    practical = advice.in_practice(found)
+    show_constants(found, constants, proof)
+    show_prescriptions(prescribed)
+    out.print("In practice, with Adam: " + ", ".join(f"{k} = {v}" for k, v in practical.items()), highlight=False)
+    bound = {"proved": proof, "stated": proof, "measured": math.sqrt(found.ratio)}
+    warnings = [
+        f"{how}: αB < 4C_γ²η² with C_γ = {bound[how]:.3g}: the proof of Theorem 1 does not cover it."
+        for how, methods in prescribed.items()
+        if not advice.trusted(methods["storm-pg"], bound[how])
+    ]
+    for warning in warnings:
+        out.print(f"Warning, {warning}", highlight=False)
+    if variant not in (*prescribed, "practical"):
+        raise InputError(f"with gamma = {gamma:g} L_d is infinite, and Corollary 1 as stated says nothing: another --variant.")
+    chosen = practical if variant == "practical" else {**prescribed[variant]["storm-pg"].settings, "optimizer": "sgd"}
+    budget = {} if variant == "practical" else {"trajectories": prescribed[variant]["storm-pg"].trajectories}
+    given = {name: value for name, value in policy_settings.items() if value is not None}
+    shape = {"horizon": job.horizon} if job.horizon else {}
+    content = {"env": env, "algorithm": "storm-pg", **chosen, "gamma": gamma, **budget, **shape, **typed(given)}
+    files.write_text(toml, "".join(f"{name} = {as_toml(value)}\n" for name, value in content.items()))
+    out.print(f"Wrote {toml}: stormpg train --config {toml}", highlight=False)
+    methods = {how: {name: {**p.settings, "T": p.T, "trajectories": p.trajectories} for name, p in all_.items()}
+               for how, all_ in prescribed.items()}  # fmt: skip
+    finish(as_json, {"pilot": found._asdict(), "prescribed": methods, "practical": practical, "warnings": warnings})
+
+
+def typed(given: dict[str, Any]) -> dict[str, Any]:
+    """Flags come as text; a TOML file has numbers."""
+    return {name: float(value) if POLICY_OPTIONS[name] is float else value for name, value in given.items()}
+
+
+def as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def show_constants(found: Any, constants: Any, proof: float) -> None:
+    how = lambda name: "exact" if name in found.exact else f"{found.trajectories} trajectories"
+    rows = [
+        ("R", "largest reward", found.R, how("R")),
+        ("M", "largest score", found.M, how("M")),
+        ("N", "largest Hessian of log π", found.N, how("N")),
+        ("σ²", "variance of d(ξ₀)", found.sigma2, how("sigma2")),
+        ("φ²", "variance of a trajectory's weight, one step", found.phi2, how("phi2")),
+        ("Δ", "bound of L* − L(ξ₀)", found.gap, how("gap")),
+        ("‖∇L‖²", "at ξ₀", found.signal, how("signal")),
+        ("L_d", "NR/(1−γ)²", constants.L_d, "formula"),
+        ("C_γ", "as the proof needs it", proof, "formula"),
+        ("C_γ", "over one step", math.sqrt(found.ratio), how("difference")),
+    ]
+    table("What was seen", ("", "", "value", "from"), [(a, b, f"{value:.4g}", d) for a, b, value, d in rows])
+
+
+def show_prescriptions(prescribed: Any) -> None:
+    names = {"measured": "constants as measured", "proved": "bounds, as proved", "stated": "bounds, as stated"}
+    rows = []
+    for how in (how for how in names if how in prescribed):
+        for name, p in prescribed[how].items():
+            numbers = (p.S0, p.B, p.m, p.alpha, p.eta, p.T, p.trajectories)
+            rows.append([names[how], name, *("–" if x is None else f"{x:.3g}" for x in numbers)])
+    table("What theory prescribes", ("with", "method", "S0", "B", "m", "α", "η", "T", "trajectories"), rows)

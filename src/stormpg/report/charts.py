@@ -1,0 +1,72 @@
+"""Charts of a report for print: lines with intervals, or a grid of numbers, from the same data that the page draws."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stormpg.report.figures import STYLES
+
+COLUMNS = 3
+
+
+def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> None:
+    """All charts of a section as the panels of one figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(len(charts), COLUMNS)
+    rows = -(-len(charts) // columns)
+    size = (4.4, 3.4) if "final" in charts[0] else (6.0, 5.0)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, chart in zip(panels, charts, strict=False):
+        (grid if "final" in chart else lines)(axes, chart)
+        axes.set_title(chart["title"], loc="left", fontsize=10)
+    for axes in panels[len(charts) :]:
+        axes.axis("off")
+    figure.suptitle(charts[0]["section"], x=0.01, ha="left", fontsize=13, fontweight="bold")
+    for file in files:
+        figure.savefig(file, dpi=160, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
+
+
+def lines(axes: Any, chart: Mapping[str, Any]) -> None:
+    """A line and a band for each series."""
+    number = lambda values: np.array([np.nan if v is None else v for v in values], dtype=float)
+    for series, (colour, dash) in zip(chart["series"], STYLES, strict=False):
+        x, y = number(series["x"]), number(series["estimate"])
+        marker = "o" if len(x) < 20 else None
+        axes.plot(x, y, dash, color=colour, label=series["name"], linewidth=1.8, marker=marker, markersize=4)
+        if "low" in series:
+            axes.fill_between(x, number(series["low"]), number(series["high"]), color=colour, alpha=0.16, linewidth=0)
+    if chart.get("level") is not None:
+        axes.axhline(chart["level"], color="0.5", linewidth=1, linestyle=":")
+    axes.set(
+        xlabel=chart["x_name"],
+        ylabel=chart["y_name"],
+        xscale="log" if "x" in chart["log"] else "linear",
+        yscale="log" if "y" in chart["log"] else "linear",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def grid(axes: Any, chart: Mapping[str, Any]) -> None:
+    """A cell for each number, which is written in it; a ratio of 1 is the middle of the colours."""
+    from matplotlib.colors import LogNorm
+
+    z = np.array([[np.nan if v is None else v for v in row] for row in chart["final"]], dtype=float)
+    known = z[np.isfinite(z) & (z > 0)]
+    spread = max(2.0, *(np.maximum(known, 1 / known) if known.size else (2.0,)))
+    axes.imshow(z, cmap="PuOr", norm=LogNorm(1 / spread, spread), origin="lower", aspect="auto")
+    for (row, column), value in np.ndenumerate(z):
+        words = f"{value:.2g}" if np.isfinite(value) else "×"
+        middle = np.isfinite(value) and 0.4 < value < 2.5
+        dark = np.isfinite(value) and abs(np.log(max(value, 1e-300))) > 0.6 * np.log(spread)
+        axes.text(column, row, words, ha="center", va="center", fontsize=9, color="white" if dark and not middle else "black")
+    axes.set_xticks(range(len(chart["x"])), [f"{v:.3g}" for v in chart["x"]], fontsize=8)
+    axes.set_yticks(range(len(chart["y"])), [f"{v:.3g}" for v in chart["y"]], fontsize=8)
+    axes.set(xlabel=chart["x_name"], ylabel=chart["y_name"])

@@ -1,0 +1,134 @@
+"""Everything that the theory can be asked, in one folder: what is measured, and in which sizes. `findings` says what it means."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stormpg.envs import make
+from stormpg.experiments.paper import settings_for
+from stormpg.experiments.study import Tuning, claim_folder
+from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
+from stormpg.experiments.units import Unit
+from stormpg.experiments.workshop import Workshop
+from stormpg.policies import policy_for
+from stormpg.theory import advice, errors, lemmas, rates, where
+
+GAMMA = 0.99  # of the adviser's environments
+ENVIRONMENTS = {  # trajectories that each setting is given; of a search, 12 configurations with a third of the seeds
+    "cartpole-continuous": 500,
+    "cartpole": 500,
+    "rllab-cartpole": 500,
+    "rllab-mountain-car": 200,
+    "lqr": 500,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How much is measured."""
+
+    pairs: int = 200  # of points, for Lemmas 2 and 3
+    problems: int = 4
+    grid_problems: int = 2  # on which Lemmas 4 and 5 and Theorem 1 are tried
+    seeds: int = 8  # of rates and map; twice as many where half of them choose
+    many_seeds: int = 32  # of runs for Lemmas 4 and 5, Theorem 1 and tracking errors
+    T: int = 300  # iterations of these
+    tracked: int = 2000  # trajectories of tracking errors
+    points: int = 6  # ε of the rates ...
+    decades: float = 1.5  # ... over so many powers of ten
+    prescribed: int = 400_000  # iterations of a run, at most; and trajectories of the others:
+    tuned: int = 20_000
+    mapped: int = 4000
+    horizons: tuple[int, ...] = where.HORIZONS
+    batches: tuple[int, ...] = where.BATCHES
+    grid_batches: tuple[int, ...] = lemmas.BATCHES
+    methods: tuple[str, ...] = tuple(errors.SETTINGS)  # whose tracking errors are measured
+    pilot: int = 100
+    environments: tuple[str, ...] = tuple(ENVIRONMENTS)
+    advised_seeds: int = 12
+
+
+SIZES = {
+    "default": Size(),
+    "large": Size(pairs=2000, problems=8, grid_problems=4, seeds=32, many_seeds=256, points=10, advised_seeds=30),
+    "small": Size(
+        pairs=5, problems=2, grid_problems=1, seeds=2, many_seeds=4, T=20, tracked=200, points=3, decades=0.2,
+        prescribed=600, tuned=400, mapped=200, horizons=(3,), batches=(2,), grid_batches=(5,), methods=("gpomdp", "storm-pg"),
+        pilot=20, environments=("chain",), advised_seeds=2,
+    ),
+}  # fmt: skip
+
+
+def measures(size: Size) -> dict[str, Callable[[], Any]]:
+    """What is measured, by file."""
+    made: dict[str, Callable[[], Any]] = {}
+    for way, work in rates.WAYS.items():
+        for name in rates.METHODS:
+            most = size.prescribed if way == "prescribed" else size.tuned
+            sizes = (size.problems, size.points, size.decades, size.seeds, most)
+            made[f"rates/{way}/{name}.json"] = functools.partial(work, name, *sizes)
+    for name, horizon, B in cells(size):
+        sizes = (min(size.problems, 2), size.seeds, size.mapped)
+        made[f"map/{name}-{horizon}-{B}.json"] = functools.partial(where.measure, name, horizon, B, *sizes)
+    for kind in ("finite", "linear"):
+        for name in size.methods:
+            work = functools.partial(errors.along_training, kind, 0, name, size.many_seeds, size.tracked)
+            made[f"errors/{kind}/{name}.json"] = work
+    for seed in range(size.problems):
+        made[f"lemmas/exact-{seed}.json"] = functools.partial(lemmas.exact_sides, seed, size.pairs)
+    for seed in range(size.grid_problems):
+        made[f"lemmas/runs-{seed}.json"] = functools.partial(
+            lemmas.along_runs, seed, size.many_seeds, size.T, size.grid_batches
+        )
+    for env in size.environments:
+        made[f"adviser/{env}.json"] = functools.partial(pilot, env, size.pilot)
+    return made
+
+
+def cells(size: Size) -> list[tuple[str, int, int]]:
+    """The slowest first, so that no core waits at the end."""
+    return [(name, h, B) for h in reversed(size.horizons) for B in size.batches for name in ("gpomdp", "storm-pg")]
+
+
+def pilot(env: str, n: int) -> dict[str, Any]:
+    """A pilot batch, and the settings that it advises in practice."""
+    problem = make(env)
+    found = advice.pilot(problem, policy_for(problem), GAMMA, n, problem.horizon)
+    return {"pilot": found._asdict(), "settings": advice.in_practice(found)}
+
+
+def advised_units(size: Size, env: str, settings: Any) -> dict[str, list[Unit]]:
+    """The runs in which the adviser's settings are compared with the paper's (or the defaults) and with a search."""
+    seeds, trajectories = size.advised_seeds, ENVIRONMENTS.get(env, 100)
+    unit = lambda how, chosen: Unit(f"adviser/runs/{env}/{how}", env, "storm-pg", (chosen,), trajectories, seeds, FRESH_SEED)
+    tuning = Tuning(4, trajectories, max(2, seeds // 3))
+    search = tuning_units(env, "storm-pg", tuning.points, tuning.trajectories, tuning.seeds, {})
+    search = [dataclasses.replace(one, folder=f"adviser/{one.folder}") for one in search]
+    return {"adviser": [unit("adviser", settings)], "table": [unit("table", settings_for(env, "storm-pg"))], "search": search}
+
+
+def run(shop: Workshop, size: Size) -> dict[str, Any]:
+    """Measure what is missing: all that the report is made from, by file."""
+    claim_folder(shop.root, {"kind": "theory", **plain(dataclasses.asdict(size))}, [])
+    parts = measures(size)
+    found = dict(zip(parts, shop.measure(parts), strict=True))
+    units = {env: advised_units(size, env, found[f"adviser/{env}.json"]["settings"]) for env in size.environments}
+    shop.run([one for of_env in units.values() for group in of_env.values() for one in group])
+    for env, groups in units.items():
+        chosen = best_setting(groups["search"], shop.run(groups["search"]))[0]
+        fresh = dataclasses.replace(groups["table"][0], folder=f"adviser/runs/{env}/tuned", settings=(chosen,))
+        runs = {how: shop.run(groups[how])[0] for how in ("adviser", "table")} | {"tuned": shop.run([fresh])[0]}
+        found[f"adviser/{env}.json"] |= {"runs": runs, "given": dict(groups["table"][0].settings[0]), "tuned": dict(chosen)}
+    return found
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def as_size(name: str, choices: Sequence[str] = tuple(SIZES)) -> Size:
+    from stormpg.errors import choose
+
+    return SIZES[choose("size", name, choices)]

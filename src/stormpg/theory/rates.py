@@ -1,0 +1,217 @@
+"""How many trajectories N(ε) until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far, and how N grows.
+
+Prescribed: every ε has settings of its own, with σ², the smoothness l and Lemma 3's constant measured on the problem
+(with the bounds of the paper the numbers are out of reach); batches of millions are drawn as counts. Tuned: the same number of settings for every method, the best
+of them for each ε by one half of the seeds, shown on the other half.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.envs.chain import Tables
+from stormpg.stats import Interval, percentiles
+from stormpg.theory import tabular
+from stormpg.theory.bounds import Prescription, prescriptions
+from stormpg.theory.constants import Measured, measured
+from stormpg.theory.counts import branches
+from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, sampled
+from stormpg.theory.problems import COMMON, FAMILY, problem
+
+CLAIMED = {"gpomdp": -4.0, "svrpg": -10 / 3, "srvr-pg": -3.0, "storm-pg": -3.0}  # exponents of ε
+COUNTED = Counted(FAMILY.horizon, FAMILY.gamma)
+RESAMPLES = 200
+OVERSHOOT = 1.2  # a run goes on for a while after N(ε), for the resamples that come later
+UNITS = 256  # between two looks at whether that was enough
+SMALL_BATCH = 8  # STORM-PG's B: Corollary 1 leaves it open
+
+
+def prescribed(algorithm: str, epsilon: float, constants: Measured) -> Prescription:
+    """What the method's theory prescribes, for the constants as measured."""
+    sigma2, smoothness, difference, gap = constants
+    return prescriptions(epsilon, sigma2, gap, math.sqrt(difference), smoothness, SMALL_BATCH)[algorithm]
+
+
+def candidates(algorithm: str, constants: Measured) -> list[list[Algorithm]]:
+    """Twenty-four settings of a method, in groups of one shape: step sizes around 1/l with four shapes, or α with two."""
+    etas = [float(eta) / constants.smoothness for eta in np.geomspace(0.1, 10.0, 6)]
+    if algorithm == "storm-pg":
+        floats = [{"eta": eta, "alpha": alpha} for eta in etas[::2] for alpha in (0.02, 0.1, 0.3, 0.7)]
+        shapes: list[dict[str, int]] = [{"S0": 10, "B": 2}, {"S0": 50, "B": 10}]
+    else:
+        floats = [{"eta": eta} for eta in etas]
+        shapes = [{"S0": size} for size in (2, 10, 50, 200)]
+        if algorithm != "gpomdp":
+            shapes = [{"S0": S0, "B": B, "m": m} for S0, B, m in ((20, 2, 5), (50, 10, 5), (100, 5, 20), (400, 20, 20))]
+    return [[make_algorithm(algorithm, **shape, **setting, **COMMON) for setting in floats] for shape in shapes]
+
+
+def running(gradient: np.ndarray) -> np.ndarray:
+    """E‖∇L(ξ̃)‖² after each iteration, for every seed by itself: the mean over the iterates so far (last axis)."""
+    return np.cumsum(gradient, axis=-1) / np.arange(1, gradient.shape[-1] + 1)
+
+
+def passage(mean: np.ndarray, trajectories: np.ndarray, epsilon: float) -> float:
+    """N(ε) of a curve of E‖∇L(ξ̃)‖²; infinite where it does not get there."""
+    below = mean <= epsilon**2
+    return float(trajectories[below.argmax()]) if below.any() else math.inf
+
+
+class Curve(NamedTuple):
+    """E‖∇L(ξ̃)‖² of each seed, [seeds, points], and the trajectories at these points."""
+
+    seeds: np.ndarray
+    trajectories: np.ndarray
+
+    def thinned(self, points: int = 400) -> "Curve":
+        """At fewer iterations, evenly spaced by their logarithm; the last one is kept."""
+        count = len(self.trajectories)
+        chosen = np.unique(np.geomspace(1, count, min(points, count)).round().astype(int)) - 1
+        return Curve(self.seeds[:, chosen], self.trajectories[chosen])
+
+
+def begin(algorithm: str, tables: Sequence[Tables], chosen: Sequence[Prescription], seeds: int) -> Descent:
+    """Runs on every problem, each with its own settings: large batches as counts; STORM-PG's small ones one by one."""
+    floats = [{name: p.settings[name] for name in ("eta", "alpha") if name in p.settings} for p in chosen]
+    first, numbers = chosen[0], range(seeds)
+    if algorithm == "storm-pg":
+        made = [make_algorithm(algorithm, S0=first.S0, B=first.B, **setting, **COMMON) for setting in floats]
+        return Descent(FAMILY, [(one, 0.0) for one in tables], made, numbers, paired=True)
+    sizes = {"S0": LARGE} if first.m is None else {"S0": LARGE, "B": SMALL, "m": first.m}
+    made = [make_algorithm(algorithm, **sizes, **setting, **COMMON) for setting in floats]
+    data = [(branches(one), float(p.S0), float(p.B or p.S0)) for one, p in zip(tables, chosen, strict=True)]
+    return Descent(COUNTED, data, made, numbers, paired=True)
+
+
+def until(
+    algorithm: str,
+    tables: Sequence[Tables],
+    chosen: Sequence[Prescription],
+    epsilons: Sequence[float],
+    seeds: int,
+    most: int,
+) -> list[Curve]:
+    """Until N(ε) on every problem and a little longer, or for `most` iterations."""
+    descent = begin(algorithm, tables, chosen, seeds)
+    units = max(1, UNITS // (1 + (chosen[0].m or 0)))
+    count = 0
+    while True:
+        for _ in range(1 + count // (10 * UNITS)):  # a look costs as much as all that was seen
+            descent.go_on(units)
+        means = running(descent["gradient"][:, 0])
+        count = means.shape[-1]
+        numbers = [sampled(descent.schedule, p.S0, p.B or p.S0, count) for p in chosen]
+        passed = [passage(m.mean(axis=0), np.arange(count), e) for m, e in zip(means, epsilons, strict=True)]
+        if count >= min(most, OVERSHOOT * max(passed)):
+            return [Curve(m, n).thinned() for m, n in zip(means, numbers, strict=True)]
+
+
+def reached(curve: Curve, epsilon: float, chosen: np.ndarray) -> float:
+    return passage(curve.seeds[chosen].mean(axis=0), curve.trajectories, epsilon)
+
+
+def slope(epsilons: np.ndarray, numbers: np.ndarray) -> float:
+    """Of log N over log ε, by least squares over the ε that were reached; not a number with fewer than three."""
+    good = np.isfinite(numbers)
+    return float(np.polyfit(np.log(epsilons[good]), np.log(numbers[good]), 1)[0]) if good.sum() >= 3 else math.nan
+
+
+def fitted(epsilons: np.ndarray, curves: Sequence[Curve]) -> tuple[Interval, Interval]:
+    """N(ε) for each ε and the slope, with intervals: a resample draws seeds, the same for all ε of a problem."""
+    count, random = len(curves[0].seeds), np.random.default_rng(0)
+    everyone = np.arange(count)
+    numbers = lambda chosen: np.array([reached(c, e, chosen) for c, e in zip(curves, epsilons, strict=True)])
+    all_numbers = numbers(everyone)
+    draws = np.array([numbers(random.integers(count, size=count)) for _ in range(RESAMPLES)])
+    slopes = np.array([slope(epsilons, n) for n in draws])
+    return percentiles(all_numbers, draws), percentiles(slope(epsilons, all_numbers), slopes)
+
+
+def shares_of(points: int, decades: float) -> np.ndarray:
+    """ε over ‖∇L(ξ_0)‖: from a half down."""
+    return 0.5 * np.geomspace(1.0, 10.0**-decades, points)
+
+
+def first_norm(tables: Tables) -> float:
+    """‖∇L(ξ_0)‖."""
+    uniform = {"logits": np.zeros(tables.P.shape[:2])}
+    return float(np.linalg.norm(tabular.gradient(tables, uniform, FAMILY.gamma, FAMILY.horizon)["logits"]))
+
+
+def by_prescription(algorithm: str, problems: int, points: int, decades: float, seeds: int, most: int) -> dict[str, Any]:
+    """N(ε) of a method on all problems with its theory's settings."""
+    with jax.enable_x64(True):
+        tables = [problem(seed) for seed in range(problems)]
+        constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
+        norms, shares = [first_norm(one) for one in tables], shares_of(points, decades)
+        found, settings = [], []
+        for share in shares:
+            epsilons = [float(share * norm) for norm in norms]
+            chosen = [prescribed(algorithm, e, c) for e, c in zip(epsilons, constants, strict=True)]
+            # Shapes are the same for all problems, the largest: an epoch's length, and a first batch that is not counted.
+            if chosen[0].m is not None:
+                chosen = [dataclasses.replace(p, m=max(other.m or 0 for other in chosen)) for p in chosen]
+            if algorithm == "storm-pg":
+                chosen = [dataclasses.replace(p, S0=max(other.S0 for other in chosen)) for p in chosen]
+            found.append(until(algorithm, tables, chosen, epsilons, seeds, most))
+            settings.append([p.settings for p in chosen])
+    return summary(shares, norms, list(zip(*found, strict=True)), list(zip(*settings, strict=True)), constants)
+
+
+def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds: int, most: int) -> dict[str, Any]:
+    """N(ε) of a method on all problems, for each problem and each ε with the best of its settings."""
+    with jax.enable_x64(True):
+        tables = [problem(seed) for seed in range(problems)]
+        constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
+        norms, shares = [first_norm(one) for one in tables], shares_of(points, decades)
+        largest = Measured(*(max(values) for values in zip(*constants, strict=True)))
+        curves: list[list[tuple[Algorithm, Curve]]] = [[] for _ in tables]
+        for group in candidates(algorithm, largest):
+            schedule = group[0].schedule
+            each = schedule.B if schedule.m is None else schedule.S0 + schedule.m * schedule.B
+            descent = Descent(FAMILY, [(one, 0.0) for one in tables], group, range(2 * seeds)).go_on(max(1, most // each))
+            for mine, means in zip(curves, running(descent["gradient"]), strict=True):
+                mine += [(one, Curve(m, descent.trajectories).thinned()) for one, m in zip(group, means, strict=True)]
+    choosing, fresh = np.arange(seeds), np.arange(seeds, 2 * seeds)
+    best = [
+        [min(mine, key=lambda pair, e=share * norm: reached(pair[1], e, choosing)) for share in shares]
+        for mine, norm in zip(curves, norms, strict=True)
+    ]
+    shown = [[Curve(curve.seeds[fresh], curve.trajectories) for _, curve in chosen] for chosen in best]
+    return summary(shares, norms, shown, [[plain(one) for one, _ in chosen] for chosen in best], constants)
+
+
+def plain(algorithm: Algorithm) -> dict[str, Any]:
+    return {name: value for name, value in algorithm.settings.items() if name in ("eta", "alpha", "S0", "B", "m")}
+
+
+def summary(
+    shares: np.ndarray,
+    norms: Sequence[float],
+    curves: Sequence[Sequence[Curve]],
+    settings: Sequence[Sequence[Mapping[str, Any]]],
+    constants: Sequence[Measured],
+) -> dict[str, Any]:
+    """What is kept: for every problem N(ε) and the slope, with intervals."""
+    rows = []
+    for mine, chosen, norm in zip(curves, settings, norms, strict=True):
+        numbers, steepness = fitted(shares * norm, mine)
+        interval = {"numbers": numbers.estimate.tolist(), "low": numbers.low.tolist(), "high": numbers.high.tolist()}
+        slopes = {"slope": float(steepness.estimate), "slopes": steepness.draws.tolist()}
+        rows.append({**interval, **slopes, "first": norm, "settings": list(chosen)})
+    return {"share": shares.tolist(), "problems": rows, "constants": [c._asdict() for c in constants]}
+
+
+def together(problems: Sequence[Mapping[str, Any]]) -> Interval:
+    """The mean slope over problems; a resample takes one of each problem's."""
+    draws = np.mean([part["slopes"] for part in problems], axis=0)
+    return percentiles(float(np.mean([part["slope"] for part in problems])), draws)
+
+
+METHODS = tuple(CLAIMED)
+WAYS = {"prescribed": by_prescription, "tuned": by_tuning}
