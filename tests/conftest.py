@@ -1,7 +1,8 @@
 """Fixtures of all tests."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Tests compile much and run little: with the least optimisation they end twice as soon. Set before JAX is imported.
@@ -29,3 +30,20 @@ def recorded() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the recordings of rllab's environments are not on this machine")
     return SHARED
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path) -> Callable[..., tuple[int, str, str]]:
+    """The command in this process, in an empty folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        from stormpg import cli
+
+        monkeypatch.setattr(sys, "argv", ["stormpg", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run

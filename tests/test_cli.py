@@ -10,24 +10,6 @@ import numpy as np
 import polars
 import pytest
 
-from stormpg import cli
-
-
-def stormpg(capsys, monkeypatch, *arguments: str) -> tuple[int, str, str]:
-    """Run the command in this process: exit code, standard output, standard error."""
-    monkeypatch.setattr(sys, "argv", ["stormpg", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
-
-
-@pytest.fixture
-def command(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: stormpg(capsys, monkeypatch, *arguments)
-
-
 QUICK = ("--trajectories", "12", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
 
 

@@ -139,6 +139,41 @@ def results(algorithms: tuple[str, ...] = ALGORITHMS) -> dict[str, Any]:
             }
             for name in ("cartpole-continuous", "mountain-car")
         ],
+        "charts": [
+            {
+                "section": "Rates",
+                "title": f"Trajectories, {log or 'plain'}",
+                "x_name": "ε",
+                "y_name": "trajectories",
+                "log": log,
+                "level": 1.0,
+                "note": "Two methods.",
+                "series": [
+                    {
+                        "name": a,
+                        "x": [0.1, 0.01, 0.001],
+                        "estimate": [10, 1e3, None],
+                        "low": [9, 900, None],
+                        "high": [11, 1100, None],
+                    }
+                    for a in algorithms[:2]
+                ],
+            }
+            for log in ("xy", "")
+        ]
+        + [
+            {
+                "section": "Where it pays",
+                "title": "A map",
+                "label": "ratio",
+                "x_name": "horizon",
+                "x": [3, 10],
+                "y_name": "noise",
+                "y": [0, 1],
+                "final": [[0.5, 2.0], [1.0, None]],
+            }
+        ],
+        "tables": [{"title": "Slopes", "caption": "Of log N", "heads": ["method", "slope"], "rows": [["STORM-PG", "−2.9"]]}],
         "settings": [
             {"env": "cartpole-continuous", "algorithm": a, "protocol": p, "settings": settings}
             for a in algorithms
@@ -320,6 +355,20 @@ def test_single_seeds_are_added(page):
     drawn = traces(page, "environment-0-curves", "single")
     assert len(drawn) == len(ALGORITHMS)
     assert len(drawn[0]["y"]) == 5 * (len(GRID) + 1)
+
+
+def test_charts_of_a_section_stand_together(page):
+    assert page.execute_script("return document.querySelector('#charts-0 h2').textContent") == "Rates"
+    assert [layout(page, f"charts-0-{i}")["xaxis"]["type"] for i in range(2)] == ["log", "linear"]
+    drawn = traces(page, "charts-0-0", "estimate")
+    assert [trace["y"] for trace in drawn] == [[10, 1000, None]] * 2
+    assert drawn[0]["line"]["color"] == traces(page, "environment-0-curves", "estimate")[0]["line"]["color"]
+    assert "Two methods. At the right end: STORM-PG 1000" in words(page, "charts-0-0-caption").replace("\u202f", "")
+    assert "Highest ratio: 2, at horizon 10, noise 0" in words(page, "charts-1-0-caption")
+
+
+def test_a_table_of_any_kind_stands_without_javascript(file):
+    assert '<th scope="row">STORM-PG</th><td>−2.9</td>' in file.read_text()
 
 
 def test_heat_maps_change_what_they_show(page):

@@ -1,4 +1,6 @@
-"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies, speed, theory."""
+"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies, speed and
+theory.
+"""
 
 import sys
 

@@ -14,7 +14,7 @@ from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
 from stormpg.experiments.workshop import Workshop, share_device
-from stormpg.report.tables import LEGEND, result_rows, short_verdicts
+from stormpg.report.tables import LEGEND, SYMBOLS, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
 Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
@@ -95,7 +95,11 @@ def rebuild(root: Path) -> dict[str, Any]:
     if kind == "compare":
         wanted = comparison.Comparison(**about | {"algorithms": tuple(about["algorithms"])})
         return comparison.compare(shop, wanted, tuned, [this_command()])
-    raise InputError(f"{root / ABOUT} is of an unknown kind {kind!r}; expected reproduce or compare.")
+    if kind == "theory":
+        from stormpg.theory import findings, laboratory
+
+        return findings.report(shop, laboratory.Size(**about), [this_command()])
+    raise InputError(f"{root / ABOUT} is of an unknown kind {kind!r}; expected reproduce, compare or theory.")
 
 
 def this_command() -> str:
@@ -105,6 +109,9 @@ def this_command() -> str:
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     """Results and verdicts in the terminal, and where the rest is."""
+    if "charts" in data:
+        show_theory(data, folder, as_json)
+        return
     headings = [protocol["short"] for protocol in data["protocols"].values()]
     for env in data["environments"]:
         table(env["title"], ("return at the end", *headings), result_rows(data, env))
@@ -125,3 +132,18 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         for env in data["environments"]
     }
     finish(as_json, {"folder": str(folder), "final_return": finals, "claims": claims})
+
+
+def show_theory(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    """Verdicts and the shorter tables in the terminal, and where the rest is."""
+    columns = list(data["protocols"])
+    cell = lambda found: f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
+    rows = [[c["sentence"], *(cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
+    table("Left over right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
+    slopes = next(t for t in data["tables"] if t["title"] == "Rates")
+    table(slopes["caption"], slopes["heads"][:3], [row[:3] for row in slopes["rows"]])
+    pays = next(t for t in data["tables"] if t["title"] == "Where variance reduction pays")
+    out.print(pays["caption"] + ".", highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are beside it.", highlight=False)
+    verdicts = {c["id"]: {key: r["verdict"] for key, r in c["results"].items() if r} for c in data["claims"]}
+    finish(as_json, {"folder": str(folder), "claims": verdicts, "slopes": {row[0]: row[2] for row in slopes["rows"]}})

@@ -8,11 +8,10 @@ import typer
 
 from stormpg import files
 from stormpg.cli.base import Json, app, finish, flag, with_settings
-from stormpg.cli.studies import ResultsFolder, this_command
+from stormpg.cli.studies import ResultsFolder, show, this_command
 from stormpg.errors import InputError, choose
 from stormpg.experiments.workshop import Workshop, share_device
 from stormpg.options import POLICY_OPTIONS, Job
-from stormpg.report.tables import SYMBOLS
 from stormpg.terminal import out, table, unit_bar
 
 theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
@@ -33,25 +32,8 @@ def all_command(
     share_device()
     wanted = laboratory.as_size(size)
     with unit_bar("theory") as report:
-        found = laboratory.run(Workshop(folder, report), wanted)
-    data = findings.content(found, wanted, [this_command()])
-    findings.write(data, folder)
+        data = findings.report(Workshop(folder, report), wanted, [this_command()])
     show(data, folder, as_json)
-
-
-def show(data: Any, folder: Path, as_json: bool) -> None:
-    """Verdicts and the shorter tables in the terminal, and where the rest is."""
-    columns = list(data["protocols"])
-    cell = lambda found: f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
-    rows = [[c["sentence"], *(cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
-    table("Left over right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
-    slopes = next(t for t in data["tables"] if t["title"] == "Rates")
-    table(slopes["caption"], slopes["heads"][:3], [row[:3] for row in slopes["rows"]])
-    pays = next(t for t in data["tables"] if t["title"] == "Where variance reduction pays")
-    out.print(pays["caption"] + ".", highlight=False)
-    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are beside it.", highlight=False)
-    verdicts = {c["id"]: {key: r["verdict"] for key, r in c["results"].items() if r} for c in data["claims"]}
-    finish(as_json, {"folder": str(folder), "claims": verdicts, "slopes": {row[0]: row[2] for row in slopes["rows"]}})
 
 
 @theory.command("advise")

@@ -14,6 +14,7 @@ from jax import Array
 
 from stormpg.envs.base import Discrete, Environment
 from stormpg.errors import InputError
+from stormpg.records import as_float
 
 
 class State(NamedTuple):
@@ -48,13 +49,13 @@ def from_tables(tables: Tables, horizon: int, name: str = "tabular", noise: Arra
     states, actions = tables.P.shape[:2]
 
     def reset(key: Array) -> tuple[State, Array]:
-        s = drawn(key, jnp.asarray(tables.rho))
+        s = drawn(key, as_float(tables.rho))
         return State(s), s
 
     def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, Array]:
         a = jnp.reshape(action, ())
-        s = drawn(key, jnp.asarray(tables.P)[state.s, a])
-        reward = jnp.asarray(tables.R)[state.s, a, s]
+        s = drawn(key, as_float(tables.P)[state.s, a])
+        reward = as_float(tables.R)[state.s, a, s]
         if not (isinstance(noise, float) and noise == 0.0):
             reward += noise * jax.random.normal(jax.random.fold_in(key, 1))
         return State(s), s, reward, jnp.asarray(tables.terminal)[s]

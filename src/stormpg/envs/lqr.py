@@ -15,6 +15,7 @@ from jax import Array
 
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
+from stormpg.records import as_float
 
 
 class State(NamedTuple):
@@ -52,8 +53,8 @@ def from_system(problem: System, horizon: int = 20, name: str = "lqr") -> Enviro
 
     def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, Array]:
         s, a = state.s, jnp.reshape(action, (action_dim,))
-        reward = -(s @ jnp.asarray(Q) @ s + a @ jnp.asarray(R) @ a)
-        s = jnp.asarray(A) @ s + jnp.asarray(B) @ a + noise * jax.random.normal(key, (state_dim,))
+        reward = -(s @ as_float(Q) @ s + a @ as_float(R) @ a)
+        s = as_float(A) @ s + as_float(B) @ a + noise * jax.random.normal(key, (state_dim,))
         return State(s), s, reward, jnp.zeros((), dtype=bool)
 
     return Environment(name, reset, step, Box((state_dim,)), Box((action_dim,)), horizon)

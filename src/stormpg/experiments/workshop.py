@@ -49,11 +49,11 @@ class Workshop:
         self.do({unit.folder: partial(run_unit, unit, self.root) for unit in missing}, len(units))
         return [read_unit(unit, self.root) for unit in units]
 
-    def measure(self, measures: Mapping[str, Callable[[], Any]]) -> list[Any]:
+    def measure(self, measures: Mapping[str, Callable[[], Any]], group: int = 2) -> list[Any]:
         """What the JSON files of these names hold; measured and written where there is none."""
         missing = {name: work for name, work in measures.items() if not (self.root / name).exists()}
         writes = {name: partial(write_measured, self.root / name, work) for name, work in missing.items()}
-        self.do(writes, len(measures), group=2)
+        self.do(writes, len(measures), group)
         return [json.loads((self.root / name).read_text(encoding="utf-8")) for name in measures]
 
     def do(self, parts: Mapping[str, Callable[[], None]], count: int, group: int = GROUP) -> None:

@@ -16,9 +16,10 @@ def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> N
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(len(charts), COLUMNS)
+    cells = max((len(chart["x"]) for chart in charts if "final" in chart), default=0)
+    columns = min(len(charts), 1 if cells > 8 else COLUMNS)
     rows = -(-len(charts) // columns)
-    size = (4.4, 3.4) if "final" in charts[0] else (6.0, 5.0)
+    size = (max(4.4, 0.8 * cells), 3.2) if cells else (6.0, 5.0)
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -49,9 +50,24 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
         xscale="log" if "x" in chart["log"] else "linear",
         yscale="log" if "y" in chart["log"] else "linear",
     )
+    for axis, own in ((axes.xaxis, "x"), (axes.yaxis, "y")):
+        few_ticks(axis, own in chart["log"])
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
+
+
+def few_ticks(axis: Any, logarithmic: bool) -> None:
+    """On a logarithmic axis of few decades 1, 2 and 5 of each are named, and of more the decades alone."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if logarithmic:
+        low, high = axis.get_view_interval()
+        few = low > 0 and high / low < 1000
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+        axis.set_minor_formatter(NullFormatter())
+        if few:
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def grid(axes: Any, chart: Mapping[str, Any]) -> None:
@@ -64,9 +80,8 @@ def grid(axes: Any, chart: Mapping[str, Any]) -> None:
     axes.imshow(z, cmap="PuOr", norm=LogNorm(1 / spread, spread), origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(z):
         words = f"{value:.2g}" if np.isfinite(value) else "×"
-        middle = np.isfinite(value) and 0.4 < value < 2.5
         dark = np.isfinite(value) and abs(np.log(max(value, 1e-300))) > 0.6 * np.log(spread)
-        axes.text(column, row, words, ha="center", va="center", fontsize=9, color="white" if dark and not middle else "black")
-    axes.set_xticks(range(len(chart["x"])), [f"{v:.3g}" for v in chart["x"]], fontsize=8)
-    axes.set_yticks(range(len(chart["y"])), [f"{v:.3g}" for v in chart["y"]], fontsize=8)
+        axes.text(column, row, words, ha="center", va="center", fontsize=9, color="white" if dark else "black")
+    axes.set_xticks(range(len(chart["x"])), [f"{v:.2g}" for v in chart["x"]], fontsize=8)
+    axes.set_yticks(range(len(chart["y"])), [f"{v:.2g}" for v in chart["y"]], fontsize=8)
     axes.set(xlabel=chart["x_name"], ylabel=chart["y_name"])

@@ -136,7 +136,7 @@ def with_exact_parts(
     b = jnp.broadcast_to(b, (horizon,))
     value = float(tabular.objective(tables, first, gamma, horizon))
     difference = tabular.difference_moments(tables, first, moved, gamma, horizon, b)
-    known: dict[str, float] = {
+    known: dict[str, Any] = {
         "R": float(np.abs(tables.R).max()),
         "value": value,
         "gap": float(tabular.optimum(tables, gamma, horizon)) - value,

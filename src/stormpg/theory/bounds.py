@@ -10,6 +10,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ def admissible(alpha: float, B: int, eta: float, constant: float) -> bool:
     return alpha * B >= 4 * eta**2 * constant**2
 
 
-def one_step(error: float, estimate: float, alpha: float, B: int, eta: float, sigma2: float, difference2: float) -> float:
+def one_step(error: Any, estimate: Any, alpha: float, B: int, eta: float, sigma2: float, difference2: float) -> Any:
     """Lemma 4's right side: from E‖g_t − ∇L(ξ_t)‖² and E‖g_t‖² a bound on the next error.
 
     difference2: the constant in front of ‖ξ_{t+1} − ξ_t‖²: printed as C_γ², where Lemma 3 as stated gives C_γ.
@@ -83,9 +84,7 @@ def one_step(error: float, estimate: float, alpha: float, B: int, eta: float, si
     return keep * error + 2 * eta**2 / B * keep * difference2 * estimate + 2 * alpha**2 * sigma2 / B
 
 
-def accumulated(
-    first: float, estimates: float, T: int, alpha: float, B: int, eta: float, sigma2: float, difference2: float
-) -> float:
+def accumulated(first: Any, estimates: Any, T: int, alpha: float, B: int, eta: float, sigma2: float, difference2: float) -> Any:
     """Lemma 5's right side: a bound on the sum of all errors, from the first error and Σ E‖g_t‖²."""
     return 2 / alpha * (difference2 * eta**2 / B * estimates + T * alpha**2 * sigma2 / B + first)
 

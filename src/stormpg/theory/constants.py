@@ -28,19 +28,19 @@ class Measured(NamedTuple):
     gap: float  # L* − L(ξ_0), L* over all policies
 
 
-def hessian_norm(tables: Tables, logits: Array, gamma: float, horizon: int) -> Array:
+def hessian_norm(tables: Tables, logits: Array, gamma: Array | float, horizon: int) -> Array:
     value = lambda flat: tabular.objective(tables, {"logits": flat.reshape(logits.shape)}, gamma, horizon)
     return jnp.abs(jnp.linalg.eigvalsh(jax.hessian(value)(logits.ravel()))).max()
 
 
-def ratio(tables: Tables, sampled: Tree, evaluated: Tree, gamma: float, horizon: int) -> Array:
+def ratio(tables: Tables, sampled: Tree, evaluated: Tree, gamma: Array | float, horizon: int) -> Array:
     """E‖d^{ξ'}(ξ) − d(ξ')‖²/‖ξ − ξ'‖², ξ' = `sampled`."""
     distance = ((sampled["logits"] - evaluated["logits"]) ** 2).sum()
     return tabular.difference_moments(tables, sampled, evaluated, gamma, horizon).square / distance
 
 
 @functools.partial(jax.jit, static_argnames="horizon")
-def along(tables: Tables, points: Array, ahead: Array, gamma: Array, horizon: int) -> tuple[Array, Array, Array]:
+def along(tables: Tables, points: Array, ahead: Array, gamma: Array | float, horizon: int) -> tuple[Array, Array, Array]:
     """σ² and ‖∇²L‖ at points [n, S, A], and Lemma 3's ratio for a step from each to the point `ahead` of it."""
 
     def at(pair: tuple[Array, Array]) -> tuple[Array, Array, Array]:
@@ -52,7 +52,7 @@ def along(tables: Tables, points: Array, ahead: Array, gamma: Array, horizon: in
 
 
 @functools.partial(jax.jit, static_argnames=("horizon", "length"))
-def ascent(tables: Tables, gamma: Array, horizon: int, length: int) -> Array:
+def ascent(tables: Tables, gamma: Array | float, horizon: int, length: int) -> Array:
     """Exact gradient ascent from ξ_0 = 0: all its points, [length, S, A]."""
     logits = jnp.zeros(jnp.shape(tables.P)[:2])
     eta = STEP / hessian_norm(tables, logits, gamma, horizon)

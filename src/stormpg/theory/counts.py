@@ -54,8 +54,8 @@ def split(key: Array, counts: Array, chance: Array) -> Array:
 
 def batch(process: Branches, policy: Any, params: Tree, key: Array, n: Array | float, horizon: int) -> Trajectories:
     """n trajectories under π_ξ, ξ = `params`, as the leaves of the tree with their rewards scaled."""
-    (_, R, rho, _), ahead, chance = process
-    ahead, chance, R = jnp.asarray(ahead), jnp.asarray(chance), jnp.asarray(R)
+    rho = process.tables.rho
+    ahead, chance, R = jnp.asarray(process.ahead), jnp.asarray(process.chance), jnp.asarray(process.tables.R)
     pi, n = probabilities(params), jnp.asarray(n, dtype=jnp.result_type(float))
     keys = jax.random.split(key, 1 + 2 * horizon)
     state = jnp.arange(len(rho))

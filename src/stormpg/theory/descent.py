@@ -56,7 +56,7 @@ class Finite:
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """Finite processes whose batches are drawn as counts (`counts`). A problem is (`Branches`, size of large batches, of small).
+    """Finite processes whose batches are drawn as counts. A problem is (`Branches`, size of large batches, of small ones).
 
     The sizes are traced: whatever they are, a program is the same, and so is what it costs. The algorithm's own S0 is LARGE
     and its B SMALL, which say which of the two is meant.

@@ -35,14 +35,10 @@ def exact_problem(kind: str, seed: int) -> tuple[Family, Any, float]:
     if kind == "finite":
         tables = problem(seed)
         curvature = hessian_norm(tables, jnp.zeros(tables.P.shape[:2]), FAMILY.gamma, FAMILY.horizon)
-        return FAMILY, (tables, 0.0), 0.5 / float(curvature)
+        return FAMILY, (tables, 0.0), 0.1 / float(curvature)
     system = random_system(seed=seed)
-    shape = len(system.A) + 1, system.B.shape[1]
-    value = lambda K: linear.objective(
-        system, {"mean": K.reshape(shape)}, SYSTEMS.sigma, SYSTEMS.gamma, SYSTEMS.horizon
-    )  # fmt: skip
-    curvature = jnp.abs(jnp.linalg.eigvalsh(jax.hessian(value)(jnp.zeros(shape).ravel()))).max()
-    return SYSTEMS, system, 0.1 / float(curvature)
+    curvature = linear.curvature(system, SYSTEMS.sigma, SYSTEMS.gamma, SYSTEMS.horizon)
+    return SYSTEMS, system, 0.03 / float(curvature)
 
 
 def bias_of(algorithm: Algorithm, error: np.ndarray) -> np.ndarray:

@@ -11,11 +11,12 @@ import numpy as np
 from stormpg import files
 from stormpg.columns import mean_return
 from stormpg.experiments.content import simple, versions
+from stormpg.experiments.workshop import Workshop
 from stormpg.report.charts import draw_charts
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
 from stormpg.stats import interval
-from stormpg.theory import rates, where
+from stormpg.theory import laboratory, rates, where
 from stormpg.theory.laboratory import Size
 
 PROTOCOLS = {
@@ -32,15 +33,18 @@ PROTOCOLS = {
     },
 }
 NOTES = (
-    "Problems: Garnet processes of 3 states, 2 actions and 2 steps (γ = 0.9) with soft-max tables, each from its seed; a random "
-    "linear system for one of the tracking errors. All in float64, all gradients exact.",
+    "Problems: Garnet processes of 3 states, 2 actions and 2 steps (γ = 0.9) with soft-max tables, each from its seed; random "
+    "linear systems for one of the tracking errors and for the map. All in float64, all gradients exact.",
     "Ratios of left to right side: an inequality holds where its ratio is at most 1. Intervals are bootstraps over seeds; "
     "Lemmas 2 and 3 are exact and have none.",
-    "N(ε) is the number of trajectories until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far. Prescribed settings take "
-    "σ², smoothness and Lemma 3's constant as measured: with the paper's bounds the numbers are out of reach.",
-    "The map counts trajectories until E‖∇L(ξ_t)‖² ≤ ε² at an iterate; each method has twelve settings, half of the seeds choose and "
-    "the other half is shown. Above 1 STORM-PG is ahead.",
+    "N(ε) is the number of trajectories until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far. Prescribed settings "
+    "take σ², smoothness and Lemma 3's constant as measured: with the paper's bounds the numbers are out of reach.",
+    "Tuned, the theory's own criterion is met soonest by long steps: soft-max tables are driven to where gradients and their "
+    "noise vanish together, whatever is tracked. Slopes of prescribed settings say what theories say, not what is fast.",
+    "The map is on random linear systems, whose noise stays: trajectories until E‖∇L(ξ_t)‖² ≤ ε² at an iterate. Each method "
+    "has twelve settings, half of the seeds choose and the other half is shown. Above 1 STORM-PG is ahead.",
 )
+OFF_SCALE = 1e9
 
 
 def verdict(low: float, high: float) -> str:
@@ -99,7 +103,9 @@ def run_claims(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     sharp = [row for row in rows if row["admissible"]["measured"]]
     found_sharp = worst("theorem1", sharp)
     if found_sharp is not None:
-        words = f"Theorem 1 with its condition on measured constants; of {len(outside)} settings beyond it {broken} break the bound"
+        words = (
+            f"Theorem 1 with its condition on measured constants; of {len(outside)} settings beyond it {broken} break the bound"
+        )
         made.append(claim("theorem1/measured", words, quantity, "at most 1", {"mended": found_sharp}))
     return made
 
@@ -138,6 +144,11 @@ def chart(
     return {"section": section, "title": title, **names, "log": log, "series": list(series), "note": note, "wide": True, **more}
 
 
+def on_scale(values: Sequence[float]) -> list[float | None]:
+    """None for what no axis can show: a seed that has left all bounds takes its mean along."""
+    return [value if value < OFF_SCALE else None for value in values]
+
+
 def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """E‖g − ∇L‖² of every method, and a table of its parts over whole runs."""
     charts, rows = [], []
@@ -145,7 +156,7 @@ def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, A
         series = []
         for name in size.methods:
             part = found[f"errors/{kind}/{name}.json"]
-            series.append({"name": name, "x": part["trajectories"], **part["error"]})
+            series.append({"name": name, "x": part["trajectories"], **{k: on_scale(v) for k, v in part["error"].items()}})
             cells = [f"{e:.3g} ({low:.3g} to {high:.3g})" for e, low, high in part["whole"].values()]
             shown = ", ".join(f"{key} {value:.3g}" for key, value in part["settings"].items())
             rows.append([f"{name}, {words}", *cells, shown])
@@ -153,18 +164,23 @@ def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, A
         if bound:
             series.append({"name": "Lemma 4 for storm-pg", "x": series[-1]["x"], "estimate": bound})
         title = f"E‖g − ∇L‖² on {words}"
-        charts.append(chart("Tracking error", title, "trajectories sampled", "squared error", "y", series))
+        note = (
+            "A gap: a seed has left all bounds and takes the mean with it."
+            if any(None in s["estimate"] for s in series)
+            else ""
+        )
+        charts.append(chart("Tracking error", title, "trajectories sampled", "squared error", "y", series, note))
     heads = ["method", "error E‖g − ∇L‖²", "bias, squared", "variance", "E‖∇L‖²", "settings"]
     caption = "Means over whole runs at equal trajectories, with intervals over seeds; bias: what the memory carries along"
     return charts, {"title": "Tracking error and its parts", "caption": caption, "heads": heads, "rows": rows}
 
 
-def rate_charts(found: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """N(ε) and its slopes."""
     charts, rows = [], []
     for way, words in (("prescribed", "settings that the theories prescribe"), ("tuned", "settings tuned equally")):
         series = []
-        for name in rates.METHODS:
+        for name in size.compared:
             part = found[f"rates/{way}/{name}.json"]
             mean = lambda key, part=part: np.exp(np.mean([np.log(p[key]) for p in part["problems"]], axis=0))
             bands = {key: mean(source) for key, source in (("estimate", "numbers"), ("low", "low"), ("high", "high"))}
@@ -193,23 +209,22 @@ def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any
                 mine = lambda part, i=i, e=e: [cell[e] for cell in part["cells"][i :: len(where.NOISES)]]
                 result = where.ratio(mine(plain), mine(reduced), plain["most"])
                 z[i][j] = result["ratio"]
-                sigma2 = np.mean(plain["sigma2"][i :: len(where.NOISES)])
                 shown = "neither" if result["ratio"] is None else f"{result['ratio']:.2f}"
                 between = "" if result["ratio"] is None else f"{result['low']:.2f} to {result['high']:.2f}"
                 never = f"{result['never'][0]} / {result['never'][1]}"
-                rows.append([f"{share:g}", str(B), str(horizon), f"{noise:g}", f"{sigma2:.3g}", shown, between, never])
+                rows.append([f"{share:g}", str(B), str(horizon), f"{noise:g}", shown, between, never])
                 if result["ratio"] is not None:
                     ahead.append((result["low"] > 1, result["high"] < 1))
-        axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "noise of a reward", "y": list(where.NOISES)}
+        axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "noise of the system", "y": list(where.NOISES)}
         title = f"ε = {share:g} ‖∇L(ξ₀)‖, batches of {B}"
         charts.append({"section": "Where variance reduction pays", "title": title, "label": "ratio", "final": z, **axes})
     better, worse = (sum(pair[i] for pair in ahead) for i in range(2))
     count = len(rows)
     caption = (
-        f"GPOMDP's trajectories over STORM-PG's. Of {count} cells STORM-PG is ahead in {better} and behind in {worse} beyond its "
-        f"interval; in {len(ahead) - better - worse} it cannot be told, in {count - len(ahead)} neither got there"
+        f"GPOMDP's trajectories over STORM-PG's. Of {count} cells STORM-PG is ahead in {better} and behind in {worse} beyond "
+        f"its interval; in {len(ahead) - better - worse} it cannot be told, in {count - len(ahead)} neither got there"
     )
-    heads = ["ε / ‖∇L(ξ₀)‖", "B", "horizon", "noise", "Var d(ξ₀)", "ratio", "interval", "never reached (GPOMDP / STORM-PG)"]
+    heads = ["ε / ‖∇L(ξ₀)‖", "B", "horizon", "noise", "ratio", "interval", "never reached (GPOMDP / STORM-PG)"]
     return charts, {"title": "Where variance reduction pays", "caption": caption, "heads": heads, "rows": rows}
 
 
@@ -226,8 +241,8 @@ def adviser_table(found: Mapping[str, Any], size: Size) -> dict[str, Any]:
             cells.append(f"{float(estimate):.4g} ({float(low):.4g} to {float(high):.4g}); {shown}")
         rows.append([env, *cells])
     caption = (
-        f"Mean return over whole runs of STORM-PG, {size.advised_seeds} seeds. The adviser sees {size.pilot} trajectories first, "
-        "which its runs do not count; a search of 12 settings sees some thousands"
+        f"Mean return over whole runs of STORM-PG, {size.advised_seeds} seeds. The adviser sees {size.pilot} trajectories "
+        "first, which its runs do not count; a search of 12 settings sees some thousands"
     )
     heads = ["environment", "the adviser, in practice", "the paper's table, or the defaults", "the best of a search"]
     return {"title": "The adviser beside the tables and a search", "caption": caption, "heads": heads, "rows": rows}
@@ -250,7 +265,7 @@ def constants_table(found: Mapping[str, Any]) -> dict[str, Any]:
 def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> dict[str, Any]:
     """The whole report, in plain Python."""
     tracking, parts = error_charts(found, size)
-    speeds, slopes = rate_charts(found)
+    speeds, slopes = rate_charts(found, size)
     cells, cell_table = map_charts(found, size)
     return simple(
         {
@@ -265,6 +280,13 @@ def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> di
             "versions": versions(),
         }
     )
+
+
+def report(shop: Workshop, size: Size, commands: Sequence[str]) -> dict[str, Any]:
+    """Measure what is missing, write the report, and return what it says."""
+    data = content(laboratory.run(shop, size), size, commands)
+    write(data, shop.root)
+    return data
 
 
 def write(data: Mapping[str, Any], folder: Path) -> None:

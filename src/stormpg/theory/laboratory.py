@@ -1,4 +1,4 @@
-"""Everything that the theory can be asked, in one folder: what is measured, and in which sizes. `findings` says what it means."""
+"""Everything that the theory can be asked, in one folder: what is measured, in which sizes. `findings` says what it means."""
 
 import dataclasses
 import functools
@@ -24,6 +24,9 @@ ENVIRONMENTS = {  # trajectories that each setting is given; of a search, 12 con
 }
 
 
+GROUP = 6  # parts after which compiled programs are dropped
+
+
 @dataclasses.dataclass(frozen=True)
 class Size:
     """How much is measured."""
@@ -37,13 +40,15 @@ class Size:
     tracked: int = 2000  # trajectories of tracking errors
     points: int = 6  # ε of the rates ...
     decades: float = 1.5  # ... over so many powers of ten
+    prescribed_seeds: int = 8  # of rates with prescribed settings, whose batches are large
     prescribed: int = 400_000  # iterations of a run, at most; and trajectories of the others:
-    tuned: int = 20_000
-    mapped: int = 4000
+    tuned: int = 15_000
+    mapped: int = 3000
     horizons: tuple[int, ...] = where.HORIZONS
     batches: tuple[int, ...] = where.BATCHES
     grid_batches: tuple[int, ...] = lemmas.BATCHES
-    methods: tuple[str, ...] = tuple(errors.SETTINGS)  # whose tracking errors are measured
+    methods: tuple[str, ...] = tuple(errors.SETTINGS)  # whose tracking errors are measured ...
+    compared: tuple[str, ...] = rates.METHODS  # ... and whose rates
     pilot: int = 100
     environments: tuple[str, ...] = tuple(ENVIRONMENTS)
     advised_seeds: int = 12
@@ -53,9 +58,9 @@ SIZES = {
     "default": Size(),
     "large": Size(pairs=2000, problems=8, grid_problems=4, seeds=32, many_seeds=256, points=10, advised_seeds=30),
     "small": Size(
-        pairs=5, problems=2, grid_problems=1, seeds=2, many_seeds=4, T=20, tracked=200, points=3, decades=0.2,
-        prescribed=600, tuned=400, mapped=200, horizons=(3,), batches=(2,), grid_batches=(5,), methods=("gpomdp", "storm-pg"),
-        pilot=20, environments=("chain",), advised_seeds=2,
+        pairs=5, problems=2, grid_problems=1, seeds=2, prescribed_seeds=2, many_seeds=4, T=20, tracked=200, points=3,
+        decades=0.2, prescribed=600, tuned=400, mapped=200, horizons=(3,), batches=(2,), grid_batches=(5,),
+        methods=("gpomdp", "storm-pg"), compared=("gpomdp", "storm-pg"), pilot=20, environments=("chain",), advised_seeds=2,
     ),
 }  # fmt: skip
 
@@ -63,14 +68,20 @@ SIZES = {
 def measures(size: Size) -> dict[str, Callable[[], Any]]:
     """What is measured, by file."""
     made: dict[str, Callable[[], Any]] = {}
-    for way, work in rates.WAYS.items():
-        for name in rates.METHODS:
-            most = size.prescribed if way == "prescribed" else size.tuned
-            sizes = (size.problems, size.points, size.decades, size.seeds, most)
-            made[f"rates/{way}/{name}.json"] = functools.partial(work, name, *sizes)
+    methods = [name for name in rates.SLOWEST_FIRST if name in size.compared]
+    for point, share in reversed(list(enumerate(rates.shares_of(size.points, size.decades)))):
+        for name in methods:
+            made[prescribed_file(name, point)] = functools.partial(
+                rates.by_prescription, name, size.problems, float(share), size.prescribed_seeds, size.prescribed
+            )
+    for name in methods:
+        made[f"rates/tuned/{name}.json"] = functools.partial(
+            rates.by_tuning, name, size.problems, size.points, size.decades, size.seeds, size.tuned
+        )
     for name, horizon, B in cells(size):
-        sizes = (min(size.problems, 2), size.seeds, size.mapped)
-        made[f"map/{name}-{horizon}-{B}.json"] = functools.partial(where.measure, name, horizon, B, *sizes)
+        made[f"map/{name}-{horizon}-{B}.json"] = functools.partial(
+            where.measure, name, horizon, B, min(size.problems, 2), size.seeds, size.mapped
+        )
     for kind in ("finite", "linear"):
         for name in size.methods:
             work = functools.partial(errors.along_training, kind, 0, name, size.many_seeds, size.tracked)
@@ -84,6 +95,10 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
     for env in size.environments:
         made[f"adviser/{env}.json"] = functools.partial(pilot, env, size.pilot)
     return made
+
+
+def prescribed_file(name: str, point: int) -> str:
+    return f"rates/prescribed/{name}-{point}.json"
 
 
 def cells(size: Size) -> list[tuple[str, int, int]]:
@@ -112,14 +127,21 @@ def run(shop: Workshop, size: Size) -> dict[str, Any]:
     """Measure what is missing: all that the report is made from, by file."""
     claim_folder(shop.root, {"kind": "theory", **plain(dataclasses.asdict(size))}, [])
     parts = measures(size)
-    found = dict(zip(parts, shop.measure(parts), strict=True))
+    found = dict(zip(parts, shop.measure(parts, GROUP), strict=True))
+    shares = rates.shares_of(size.points, size.decades)
+    for name in size.compared:
+        of_name = [found.pop(prescribed_file(name, point)) for point in range(size.points)]
+        found[f"rates/prescribed/{name}.json"] = rates.assembled(shares, of_name)
     units = {env: advised_units(size, env, found[f"adviser/{env}.json"]["settings"]) for env in size.environments}
     shop.run([one for of_env in units.values() for group in of_env.values() for one in group])
     for env, groups in units.items():
         chosen = best_setting(groups["search"], shop.run(groups["search"]))[0]
-        fresh = dataclasses.replace(groups["table"][0], folder=f"adviser/runs/{env}/tuned", settings=(chosen,))
-        runs = {how: shop.run(groups[how])[0] for how in ("adviser", "table")} | {"tuned": shop.run([fresh])[0]}
-        found[f"adviser/{env}.json"] |= {"runs": runs, "given": dict(groups["table"][0].settings[0]), "tuned": dict(chosen)}
+        groups["tuned"] = [dataclasses.replace(groups["table"][0], folder=f"adviser/runs/{env}/tuned", settings=(chosen,))]
+    shop.run([groups["tuned"][0] for groups in units.values()])
+    for env, groups in units.items():
+        runs = {how: shop.run(groups[how])[0] for how in ("adviser", "table", "tuned")}
+        settings = {how: dict(groups[how][0].settings[0]) for how in ("table", "tuned")}
+        found[f"adviser/{env}.json"] |= {"runs": runs, "given": settings["table"], "tuned": settings["tuned"]}
     return found
 
 

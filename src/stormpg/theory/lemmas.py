@@ -113,7 +113,8 @@ def looked_at(tables: Tables, iterates: np.ndarray, start: Measured) -> Measured
     """The constants where a setting's runs have been: pairs ξ_t, ξ_{t+1} of the first seed, spaced evenly by log t."""
     times = np.unique(np.geomspace(1, iterates.shape[1] - 1, LOOKED_AT).astype(int))
     found = along(tables, jnp.asarray(iterates[0, times - 1]), jnp.asarray(iterates[0, times]), FAMILY.gamma, FAMILY.horizon)
-    return Measured(*(float(np.nanmax(x)) for x in found), start.gap)
+    sigma2, smoothness, difference = (float(np.nanmax(x)) for x in found)
+    return Measured(sigma2, smoothness, difference, start.gap)
 
 
 def judge(
@@ -122,9 +123,9 @@ def judge(
     """Left over right side of Lemmas 4 and 5 (measured constants) and of Theorem 1, with intervals over seeds."""
     alpha, eta, B = setting.alpha, setting.eta, setting.B
     expectation = lambda name, draws: seen[name][draws].mean(axis=-2)  # [..., T + 1]
-    own = {"alpha": alpha, "eta": eta, "B": B}
-    local = {"sigma2": visited.sigma2, "difference2": visited.difference}
-    printed = {"sigma2": constants.sigma2, "difference2": constants.difference(printed=True) ** 2}
+    own: dict[str, Any] = {"alpha": alpha, "eta": eta, "B": B}
+    local: dict[str, Any] = {"sigma2": visited.sigma2, "difference2": visited.difference}
+    printed: dict[str, Any] = {"sigma2": constants.sigma2, "difference2": constants.difference(printed=True) ** 2}
 
     def sides(draws: np.ndarray) -> np.ndarray:
         error, estimate = expectation("error", draws), expectation("estimate", draws)

@@ -34,6 +34,13 @@ def gradient(system: System, params: Tree, sigma: Array | float, gamma: Array | 
     return jax.grad(objective, argnums=1)(system, params, sigma, gamma, horizon)
 
 
+def curvature(system: System, sigma: Array | float, gamma: Array | float, horizon: int) -> Array:
+    """‖∇²L(0)‖, the smoothness where training begins."""
+    shape = len(system.A) + 1, system.B.shape[1]
+    value = lambda K: objective(system, {"mean": K.reshape(shape)}, sigma, gamma, horizon)
+    return jnp.abs(jnp.linalg.eigvalsh(jax.hessian(value)(jnp.zeros(shape).ravel()))).max()
+
+
 def optimum(system: System, gamma: float, horizon: int) -> Array:
     """L* over all policies, also ones that change with time: by the Riccati recursion, without the cost of exploring."""
     A, B, Q, R = (jnp.asarray(matrix) for matrix in system[:4])

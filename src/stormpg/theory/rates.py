@@ -1,8 +1,8 @@
 """How many trajectories N(ε) until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far, and how N grows.
 
-Prescribed: every ε has settings of its own, with σ², the smoothness l and Lemma 3's constant measured on the problem
-(with the bounds of the paper the numbers are out of reach); batches of millions are drawn as counts. Tuned: the same number of settings for every method, the best
-of them for each ε by one half of the seeds, shown on the other half.
+Prescribed: every ε has settings of its own, with σ², the smoothness l and Lemma 3's constant measured on the problem (with
+the bounds of the paper the numbers are out of reach); batches of millions are drawn as counts. Tuned: the same number of
+settings for every method, the best of them for each ε by one half of the seeds, shown on the other half.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ COUNTED = Counted(FAMILY.horizon, FAMILY.gamma)
 RESAMPLES = 200
 OVERSHOOT = 1.2  # a run goes on for a while after N(ε), for the resamples that come later
 UNITS = 256  # between two looks at whether that was enough
-SMALL_BATCH = 8  # STORM-PG's B: Corollary 1 leaves it open
+SMALL_BATCH = 16  # STORM-PG's B: Corollary 1 leaves it open
 
 
 def prescribed(algorithm: str, epsilon: float, constants: Measured) -> Prescription:
@@ -133,8 +133,8 @@ def fitted(epsilons: np.ndarray, curves: Sequence[Curve]) -> tuple[Interval, Int
 
 
 def shares_of(points: int, decades: float) -> np.ndarray:
-    """ε over ‖∇L(ξ_0)‖: from a half down."""
-    return 0.5 * np.geomspace(1.0, 10.0**-decades, points)
+    """ε over ‖∇L(ξ_0)‖: from 0.8 down. (At 1 there is nothing to do.)"""
+    return 0.8 * np.geomspace(1.0, 10.0**-decades, points)
 
 
 def first_norm(tables: Tables) -> float:
@@ -143,32 +143,42 @@ def first_norm(tables: Tables) -> float:
     return float(np.linalg.norm(tabular.gradient(tables, uniform, FAMILY.gamma, FAMILY.horizon)["logits"]))
 
 
-def by_prescription(algorithm: str, problems: int, points: int, decades: float, seeds: int, most: int) -> dict[str, Any]:
-    """N(ε) of a method on all problems with its theory's settings."""
-    with jax.enable_x64(True):
+def by_prescription(algorithm: str, problems: int, share: float, seeds: int, most: int) -> dict[str, Any]:
+    """Runs of a method on all problems with its theory's settings for ε = share · ‖∇L(ξ_0)‖."""
+    with jax.enable_x64(True), jax.default_device(device_for(algorithm)):
         tables = [problem(seed) for seed in range(problems)]
+        epsilons = [share * first_norm(one) for one in tables]
         constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
-        norms, shares = [first_norm(one) for one in tables], shares_of(points, decades)
-        found, settings = [], []
-        for share in shares:
-            epsilons = [float(share * norm) for norm in norms]
-            chosen = [prescribed(algorithm, e, c) for e, c in zip(epsilons, constants, strict=True)]
-            # Shapes are the same for all problems, the largest: an epoch's length, and a first batch that is not counted.
-            if chosen[0].m is not None:
-                chosen = [dataclasses.replace(p, m=max(other.m or 0 for other in chosen)) for p in chosen]
-            if algorithm == "storm-pg":
-                chosen = [dataclasses.replace(p, S0=max(other.S0 for other in chosen)) for p in chosen]
-            found.append(until(algorithm, tables, chosen, epsilons, seeds, most))
-            settings.append([p.settings for p in chosen])
-    return summary(shares, norms, list(zip(*found, strict=True)), list(zip(*settings, strict=True)), constants)
+        chosen = [prescribed(algorithm, e, c) for e, c in zip(epsilons, constants, strict=True)]
+        # Shapes are the same for all problems, the largest: an epoch's length, and a first batch that is not counted.
+        if chosen[0].m is not None:
+            chosen = [dataclasses.replace(p, m=max(other.m or 0 for other in chosen)) for p in chosen]
+        if algorithm == "storm-pg":
+            chosen = [dataclasses.replace(p, S0=max(other.S0 for other in chosen)) for p in chosen]
+        curves = until(algorithm, tables, chosen, epsilons, seeds, most)
+    shown = [{"seeds": curve.seeds.tolist(), "trajectories": curve.trajectories.tolist()} for curve in curves]
+    return {"epsilon": epsilons, "curves": shown, "settings": [p.settings for p in chosen]}
+
+
+def device_for(algorithm: str) -> Any:
+    """Counts are drawn in many short loops, each of which a GPU would wait for."""
+    return jax.devices("cpu")[0] if algorithm != "storm-pg" else jax.devices()[0]
+
+
+def assembled(shares: np.ndarray, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The parts of all ε as one summary."""
+    curves = [[Curve(np.array(c["seeds"]), np.array(c["trajectories"])) for c in part["curves"]] for part in parts]
+    norms = [epsilon / float(shares[0]) for epsilon in parts[0]["epsilon"]]
+    settings = list(zip(*(part["settings"] for part in parts), strict=True))
+    return summary(shares, norms, list(zip(*curves, strict=True)), settings)
 
 
 def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds: int, most: int) -> dict[str, Any]:
     """N(ε) of a method on all problems, for each problem and each ε with the best of its settings."""
     with jax.enable_x64(True):
         tables = [problem(seed) for seed in range(problems)]
-        constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
         norms, shares = [first_norm(one) for one in tables], shares_of(points, decades)
+        constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
         largest = Measured(*(max(values) for values in zip(*constants, strict=True)))
         curves: list[list[tuple[Algorithm, Curve]]] = [[] for _ in tables]
         for group in candidates(algorithm, largest):
@@ -178,12 +188,10 @@ def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds:
             for mine, means in zip(curves, running(descent["gradient"]), strict=True):
                 mine += [(one, Curve(m, descent.trajectories).thinned()) for one, m in zip(group, means, strict=True)]
     choosing, fresh = np.arange(seeds), np.arange(seeds, 2 * seeds)
-    best = [
-        [min(mine, key=lambda pair, e=share * norm: reached(pair[1], e, choosing)) for share in shares]
-        for mine, norm in zip(curves, norms, strict=True)
-    ]
+    quickest = lambda mine, epsilon: min(mine, key=lambda pair: reached(pair[1], epsilon, choosing))
+    best = [[quickest(mine, share * norm) for share in shares] for mine, norm in zip(curves, norms, strict=True)]
     shown = [[Curve(curve.seeds[fresh], curve.trajectories) for _, curve in chosen] for chosen in best]
-    return summary(shares, norms, shown, [[plain(one) for one, _ in chosen] for chosen in best], constants)
+    return summary(shares, norms, shown, [[plain(one) for one, _ in chosen] for chosen in best])
 
 
 def plain(algorithm: Algorithm) -> dict[str, Any]:
@@ -195,7 +203,6 @@ def summary(
     norms: Sequence[float],
     curves: Sequence[Sequence[Curve]],
     settings: Sequence[Sequence[Mapping[str, Any]]],
-    constants: Sequence[Measured],
 ) -> dict[str, Any]:
     """What is kept: for every problem N(ε) and the slope, with intervals."""
     rows = []
@@ -204,7 +211,7 @@ def summary(
         interval = {"numbers": numbers.estimate.tolist(), "low": numbers.low.tolist(), "high": numbers.high.tolist()}
         slopes = {"slope": float(steepness.estimate), "slopes": steepness.draws.tolist()}
         rows.append({**interval, **slopes, "first": norm, "settings": list(chosen)})
-    return {"share": shares.tolist(), "problems": rows, "constants": [c._asdict() for c in constants]}
+    return {"share": shares.tolist(), "problems": rows}
 
 
 def together(problems: Sequence[Mapping[str, Any]]) -> Interval:
@@ -214,4 +221,4 @@ def together(problems: Sequence[Mapping[str, Any]]) -> Interval:
 
 
 METHODS = tuple(CLAIMED)
-WAYS = {"prescribed": by_prescription, "tuned": by_tuning}
+SLOWEST_FIRST = ("svrpg", "srvr-pg", "storm-pg", "gpomdp")
