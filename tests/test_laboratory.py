@@ -366,3 +366,31 @@ def test_finite_families_are_equal_where_their_settings_are():
     """They are part of a program's key."""
     assert Finite(3, 0.9) == Finite(3, 0.9)
     assert hash(Finite(3, 0.9)) == hash(Finite(3, 0.9))
+
+
+# ---- All of it
+
+
+@pytest.mark.slow
+def test_the_whole_laboratory_in_small(tmp_path, command):
+    """Every figure, table and verdict, and the page; again from what is stored; refused with other sizes."""
+    code, out, err = command("theory", "all", "--size", "small", "--out", "lab", "--json")
+    assert code == 0, err
+    said = json.loads(out.splitlines()[-1])
+    assert said["claims"]["lemma2"] == {"printed": "does not hold", "mended": "holds"}
+    assert set(said["slopes"]) == {f"{name}, {way}" for name in ("gpomdp", "storm-pg") for way in ("prescribed", "tuned")}
+    folder = tmp_path / "lab"
+    written = {file.name for file in folder.iterdir() if file.is_file()}
+    sections = ("lemmas-2-and-3", "theorem-1", "tracking-error", "rates", "where-variance-reduction-pays")
+    assert {f"{name}.{kind}" for name in sections for kind in ("png", "pdf")} <= written
+    before = (folder / "tables.md").read_text()
+    assert "## Where variance reduction pays" in before
+    stored = (folder / "rates" / "tuned" / "gpomdp.json").stat().st_mtime_ns
+    assert command("report", "lab")[0] == 0
+    assert (folder / "tables.md").read_text() == before
+    assert (folder / "rates" / "tuned" / "gpomdp.json").stat().st_mtime_ns == stored
+    code, _, err = command("theory", "all", "--out", "lab")
+    assert code == 2
+    assert "holds a study with" in err
+    data = json.loads((folder / "report.html").read_text().split('id="data">')[1].split("</script>")[0])
+    assert {chart["section"] for chart in data["charts"]} >= {"Rates", "Tracking error", "Theorem 1"}

@@ -38,12 +38,12 @@ class Size:
     many_seeds: int = 32  # of runs for Lemmas 4 and 5, Theorem 1 and tracking errors
     T: int = 300  # iterations of these
     tracked: int = 2000  # trajectories of tracking errors
-    points: int = 6  # ε of the rates ...
+    points: int = 5  # ε of the rates ...
     decades: float = 1.5  # ... over so many powers of ten
     prescribed_seeds: int = 8  # of rates with prescribed settings, whose batches are large
     prescribed: int = 400_000  # iterations of a run, at most; and trajectories of the others:
     tuned: int = 15_000
-    mapped: int = 3000
+    mapped: int = 2500
     horizons: tuple[int, ...] = where.HORIZONS
     batches: tuple[int, ...] = where.BATCHES
     grid_batches: tuple[int, ...] = lemmas.BATCHES
@@ -56,7 +56,7 @@ class Size:
 
 SIZES = {
     "default": Size(),
-    "large": Size(pairs=2000, problems=8, grid_problems=4, seeds=32, many_seeds=256, points=10, advised_seeds=30),
+    "large": Size(pairs=2000, problems=8, grid_problems=4, seeds=32, many_seeds=128, points=8, mapped=6000, advised_seeds=30),
     "small": Size(
         pairs=5, problems=2, grid_problems=1, seeds=2, prescribed_seeds=2, many_seeds=4, T=20, tracked=200, points=3,
         decades=0.2, prescribed=600, tuned=400, mapped=200, horizons=(3,), batches=(2,), grid_batches=(5,),
@@ -74,6 +74,10 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
             made[prescribed_file(name, point)] = functools.partial(
                 rates.by_prescription, name, size.problems, float(share), size.prescribed_seeds, size.prescribed
             )
+    for seed in range(size.grid_problems):
+        made[f"lemmas/runs-{seed}.json"] = functools.partial(
+            lemmas.along_runs, seed, size.many_seeds, size.T, size.grid_batches
+        )
     for name in methods:
         made[f"rates/tuned/{name}.json"] = functools.partial(
             rates.by_tuning, name, size.problems, size.points, size.decades, size.seeds, size.tuned
@@ -88,10 +92,6 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
             made[f"errors/{kind}/{name}.json"] = work
     for seed in range(size.problems):
         made[f"lemmas/exact-{seed}.json"] = functools.partial(lemmas.exact_sides, seed, size.pairs)
-    for seed in range(size.grid_problems):
-        made[f"lemmas/runs-{seed}.json"] = functools.partial(
-            lemmas.along_runs, seed, size.many_seeds, size.T, size.grid_batches
-        )
     for env in size.environments:
         made[f"adviser/{env}.json"] = functools.partial(pilot, env, size.pilot)
     return made

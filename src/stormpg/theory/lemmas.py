@@ -59,7 +59,9 @@ def exact_sides(seed: int, count: int) -> dict[str, Any]:
         rows = []
         for distance in DISTANCES:
             move = lambda pair, distance=distance: sides(*pair, distance)
-            weights, differences = (np.asarray(x) for x in jax.lax.map(move, (jnp.asarray(points), jnp.asarray(directions))))
+            weights, differences = (
+                np.asarray(x) for x in jax.lax.map(move, (jnp.asarray(points), jnp.asarray(directions)), batch_size=100)
+            )
             constants = assumed(tables, FAMILY.gamma, FAMILY.horizon, found, float(weights.max()))
             rows.append({"distance": distance, **ratios(constants, weights, differences, distance**2)})
     return {"problem": seed, "pairs": count, "rows": rows}
@@ -112,7 +114,9 @@ def along_runs(seed: int, seeds: int, T: int, batches: Sequence[int] = BATCHES) 
 def looked_at(tables: Tables, iterates: np.ndarray, start: Measured) -> Measured:
     """The constants where a setting's runs have been: pairs ξ_t, ξ_{t+1} of the first seed, spaced evenly by log t."""
     times = np.unique(np.geomspace(1, iterates.shape[1] - 1, LOOKED_AT).astype(int))
-    found = along(tables, jnp.asarray(iterates[0, times - 1]), jnp.asarray(iterates[0, times]), FAMILY.gamma, FAMILY.horizon)
+    with jax.default_device(jax.devices("cpu")[0]):  # small matrices one after the other
+        pairs = (jnp.asarray(iterates[0, times - 1]), jnp.asarray(iterates[0, times]))
+        found = along(tables, *pairs, FAMILY.gamma, FAMILY.horizon)
     sigma2, smoothness, difference = (float(np.nanmax(x)) for x in found)
     return Measured(sigma2, smoothness, difference, start.gap)
 

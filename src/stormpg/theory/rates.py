@@ -96,7 +96,8 @@ def until(
     seeds: int,
     most: int,
 ) -> list[Curve]:
-    """Until N(ε) on every problem and a little longer, or for `most` iterations."""
+    """Until N(ε) on every problem and a little longer; at most the T iterations that the theory asks for, and `most`."""
+    most = min(most, max(p.T for p in chosen))
     descent = begin(algorithm, tables, chosen, seeds)
     units = max(1, UNITS // (1 + (chosen[0].m or 0)))
     count = 0
