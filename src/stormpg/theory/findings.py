@@ -189,6 +189,8 @@ def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, An
             single = ", ".join("–" if math.isnan(p["slope"]) else f"{p['slope']:.2f}" for p in part["problems"])
             missing = sum(not math.isfinite(n) for p in part["problems"] for n in p["numbers"])
             cell = f"{float(steep.estimate):.2f} ({float(steep.low):.2f} to {float(steep.high):.2f})"
+            if lost := rates.undefined(part["problems"]):
+                cell += f"; {lost} of {rates.RESAMPLES} resamples do not get there"
             rows.append([f"{name}, {way}", f"{rates.CLAIMED[name]:.2f}", cell, single, str(missing)])
         title = f"N(ε) with {words}"
         note = "Geometric means over the problems; a gap: not reached on all of them."

@@ -24,7 +24,7 @@ ENVIRONMENTS = {  # trajectories that each setting is given; of a search, 12 con
 }
 
 
-GROUP = 6  # parts after which compiled programs are dropped
+GROUP = 8  # parts after which compiled programs are dropped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ SIZES = {
     "large": Size(pairs=2000, problems=8, grid_problems=4, seeds=32, many_seeds=128, points=8, mapped=6000, advised_seeds=30),
     "small": Size(
         pairs=5, problems=2, grid_problems=1, seeds=2, prescribed_seeds=2, many_seeds=4, T=20, tracked=200, points=3,
-        decades=0.2, prescribed=600, tuned=400, mapped=200, horizons=(3,), batches=(2,), grid_batches=(5,),
+        decades=0.2, prescribed=600, tuned=400, mapped=200, horizons=(2,), batches=(2,), grid_batches=(5,),
         methods=("gpomdp", "storm-pg"), compared=("gpomdp", "storm-pg"), pilot=20, environments=("chain",), advised_seeds=2,
     ),
 }  # fmt: skip

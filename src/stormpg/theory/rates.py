@@ -218,7 +218,12 @@ def summary(
 def together(problems: Sequence[Mapping[str, Any]]) -> Interval:
     """The mean slope over problems; a resample takes one of each problem's."""
     draws = np.mean([part["slopes"] for part in problems], axis=0)
-    return percentiles(float(np.mean([part["slope"] for part in problems])), draws)
+    known = draws[np.isfinite(draws)]  # in some resamples too few ε are reached: `undefined` says in how many
+    return percentiles(float(np.mean([part["slope"] for part in problems])), known if len(known) else draws)
+
+
+def undefined(problems: Sequence[Mapping[str, Any]]) -> int:
+    return int((~np.isfinite(np.mean([part["slopes"] for part in problems], axis=0))).sum())
 
 
 METHODS = tuple(CLAIMED)
