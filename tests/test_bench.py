@@ -10,7 +10,6 @@ import pytest
 
 from stormpg.bench import growth, instead, limit, measure, results, run, speeds, waits
 from stormpg.errors import InputError
-from tests.test_cli import command  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).resolve().parents[1]
 SILENT = lambda what: None
