@@ -62,7 +62,7 @@ def test_what_got_slower_is_named():
     assert not dict(results.slower(noisy, old))  # its spread reaches into the other's
 
 
-def test_stored_shown_again_and_compared(command, tmp_path):  # noqa: F811
+def test_stored_shown_again_and_compared(command, tmp_path):
     old = results.store(result(fast=10.0, slow=9.0), tmp_path)
     assert old.name == "2026-01-02T0304-a-cpu-2.json"
     assert (tmp_path / "2026-01-02T0304-a-cpu-2" / "training.png").stat().st_size > 5000
@@ -82,7 +82,7 @@ def test_stored_shown_again_and_compared(command, tmp_path):  # noqa: F811
         (("--load", "README.md"), "holds no result"),
     ],
 )
-def test_mistakes_are_one_line(command, tmp_path, flags, message):  # noqa: F811
+def test_mistakes_are_one_line(command, tmp_path, flags, message):
     (tmp_path / "README.md").write_text("nothing")
     code, _, err = command("bench", *flags)
     assert code == 2
