@@ -44,6 +44,7 @@ def test_the_optimum_is_the_best_of_all_policies_that_change_with_time(float64):
     np.testing.assert_allclose(tabular.optimum(tables, gamma, horizon), max(values), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_noise_adds_to_the_variance(float64):
     """By the moments of the scores' sums, and by simulation."""
     tables, gamma, horizon, noise = garnet(3, 2, 2, seed=1), 0.9, 4, 2.0
@@ -116,6 +117,7 @@ def test_a_batch_of_counts_is_the_mean_over_its_trajectories(float64):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_counts_have_the_law_of_samples(float64):
     """E g = ∇L and E‖g − ∇L‖² = Var d / n, against the exact moments."""
     tables, horizon, n = problem(1), 2, 7.0
@@ -139,6 +141,7 @@ def test_counts_refuse_a_process_that_ends():
 # ---- Runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpomdp", "svrpg", "storm-pg"])
 def test_runs_on_traced_problems_are_those_of_train(name, float64):
     """Two problems, two step sizes and three seeds at once, against `train` on each problem by itself."""
@@ -161,6 +164,7 @@ def test_runs_on_traced_problems_are_those_of_train(name, float64):
             np.testing.assert_allclose(descent["params"]["logits"][i, j], logits, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_each_problem_can_have_an_algorithm_of_its_own(float64):
     data = [(problem(seed), 0.0) for seed in range(2)]
     algorithms = [stormpg.make_algorithm("gpomdp", S0=4, eta=eta, **COMMON) for eta in (0.1, 0.5)]
@@ -169,6 +173,7 @@ def test_each_problem_can_have_an_algorithm_of_its_own(float64):
     np.testing.assert_allclose(paired[:, 0], whole[[0, 1], [0, 1]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_traced_batch_sizes_are_told_apart(float64):
     """SVRPG's large batches are far larger: after one, the error is far smaller than GPOMDP's with small ones."""
     family = Counted(FAMILY.horizon, FAMILY.gamma)
@@ -213,6 +218,7 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
     np.testing.assert_allclose(later, expected[name])
 
 
+@pytest.mark.slow
 def test_tracking_errors_add_up():
     found = errors.along_training("finite", 0, "storm-pg", seeds=3, most=60)
     for key in ("error", "bias", "variance", "gradient"):
@@ -225,6 +231,7 @@ def test_tracking_errors_add_up():
 # ---- Lemmas
 
 
+@pytest.mark.slow
 def test_constants_along_an_ascent(float64):
     """The smoothness is above every change of the gradient along the path, and σ² is that of some point."""
     tables = problem(2)
@@ -235,6 +242,7 @@ def test_constants_along_an_ascent(float64):
     assert 0 < found.gap < 2 * np.abs(tables.R).max()
 
 
+@pytest.mark.slow
 def test_ratios_of_lemmas():
     found = lemmas.exact_sides(0, count=3)
     first = found["rows"][0]
@@ -296,6 +304,7 @@ def test_a_cell_of_the_map():
 # ---- The adviser
 
 
+@pytest.mark.slow
 def test_the_pilot_of_a_problem_that_is_known(float64):
     """`chain`: what was sampled is near what is exact, and the exact numbers are the ones that are given."""
     env = stormpg.make("chain")
@@ -329,6 +338,7 @@ def test_advice_in_practice():
     assert lost["S0"] == advice.LARGEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["measured", "practical"])
 def test_advice_trains(variant, tmp_path, command):
     code, out, err = command(
