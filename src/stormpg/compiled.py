@@ -94,8 +94,7 @@ def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, see
 
 def chunk_length(schedule: Schedule, horizon: int, runs: int) -> int:
     """How many units make a chunk."""
-    trajectories = schedule.B if schedule.m is None else schedule.S0 + schedule.m * schedule.B
-    return CHUNK * max(1, LONGER * SMALL // max(SMALL, runs * trajectories * horizon))
+    return CHUNK * max(1, LONGER * SMALL // max(SMALL, runs * schedule.unit * horizon))
 
 
 @functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))

@@ -18,6 +18,11 @@ class Schedule:
     adaptive: bool = False  # end the small steps early when they have become worth less than a large one
     resample: bool = True  # False: a small batch is drawn from the large one (SVRPO) and costs no trajectories
 
+    @property
+    def unit(self) -> int:
+        """The trajectories of what is repeated: of a small batch, a large one, or a large one and m small ones."""
+        return self.B if self.m is None else self.S0 + self.m * self.B
+
 
 def always(S0: int) -> Schedule:
     """S0 trajectories every time."""

@@ -11,6 +11,14 @@ from stormpg.report.figures import STYLES
 COLUMNS = 3
 
 
+def line_chart(
+    section: str, title: str, x_name: str, y_name: str, log: str, series: Sequence[Any], note: str = "", **more: Any
+) -> dict[str, Any]:
+    """The data of a chart of lines, as page and figure take it; `log`: which of x and y are logarithmic."""
+    names = {"x_name": x_name, "y_name": y_name}
+    return {"section": section, "title": title, **names, "log": log, "series": list(series), "note": note, "wide": True, **more}
+
+
 def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> None:
     """All charts of a section as the panels of one figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

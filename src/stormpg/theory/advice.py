@@ -7,7 +7,6 @@ E‖d^{ξ'}(ξ) − d(ξ')‖² over such a step, σ² = Var d. By Lemma 4 the e
 α = √V/σ, where it is 2ασ²/B. S0 and B make the first error and that one as large as ‖∇L(ξ_0)‖².
 """
 
-import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from stormpg import estimators
-from stormpg.envs import AnyEnvironment, OutsideEnvironment
+from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.envs.chain import chain_tables
 from stormpg.estimators import Estimator, estimate
 from stormpg.records import Tree, add, inner, norm
@@ -130,9 +129,9 @@ def with_exact_parts(
     found: Pilot, env: AnyEnvironment, first: Tree, moved: Tree, gamma: float, horizon: int, b: Array
 ) -> Pilot:
     """`chain` is small enough to know: its numbers replace the sampled ones."""
-    if env.name != "chain":
+    if not isinstance(env, Environment) or env.name != "chain":
         return found
-    tables = chain_tables()
+    tables = chain_tables(**env.settings)
     b = jnp.broadcast_to(b, (horizon,))
     value = float(tabular.objective(tables, first, gamma, horizon))
     difference = tabular.difference_moments(tables, first, moved, gamma, horizon, b)
@@ -146,17 +145,6 @@ def with_exact_parts(
         "phi2": float(tabular.weight_variance(tables, first, moved, horizon)[-1]),
     }
     return found._replace(**known, exact=tuple(known))
-
-
-@dataclasses.dataclass(frozen=True)
-class Advice:
-    """A prescription with the constants behind it; `trusted`: whether αB ≥ 4C_γ²η² with C_γ as its proof needs it."""
-
-    name: str
-    settings: dict[str, Any]
-    trajectories: float | None
-    T: float | None
-    trusted: bool
 
 
 def constants_of(found: Pilot, gamma: float, horizon: int) -> Constants:

@@ -57,10 +57,8 @@ def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> di
     with jax.enable_x64(True):
         family, data, eta = exact_problem(kind, seed)
         algorithm = make_algorithm(name, **SETTINGS[name], **COMMON | {"gamma": family.gamma}, eta=eta)
-        schedule = algorithm.schedule
-        each = schedule.B if schedule.m is None else schedule.S0 + schedule.m * schedule.B
         what = ("error", "gradient", "estimate", "params")
-        descent = Descent(family, [data], [algorithm], range(seeds), what).go_on(most // each)
+        descent = Descent(family, [data], [algorithm], range(seeds), what).go_on(most // algorithm.schedule.unit)
         seen = {key: descent[key][0, 0] for key in what[:3]}
         lemma = None
         if kind == "finite" and name == "storm-pg":

@@ -1,4 +1,4 @@
-"""What the measurements of the laboratory say: verdicts on the lemmas, charts and tables of a report."""
+"""What the measurements of the laboratory say: the whole report, of which `inequalities` has the lemmas' part."""
 
 import itertools
 import math
@@ -12,31 +12,19 @@ from stormpg import files
 from stormpg.columns import mean_return
 from stormpg.experiments.content import simple, versions
 from stormpg.experiments.workshop import Workshop
-from stormpg.report.charts import draw_charts
+from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
 from stormpg.stats import interval
 from stormpg.theory import laboratory, rates, where
+from stormpg.theory.inequalities import PROTOCOLS, constants_table, exact_claims, lemma_charts, run_claims
 from stormpg.theory.laboratory import Size
 
-PROTOCOLS = {
-    "printed": {
-        "short": "printed",
-        "label": "As printed",
-        "note": "The inequality, its constant and its condition as the paper states them.",
-    },
-    "mended": {
-        "short": "mended",
-        "label": "As its proof needs it",
-        "note": "Corrected where statement and proof disagree (docs/theory.md lists each correction); for Lemmas 4 and 5 with "
-        "σ² and Lemma 3's constant measured where the runs have been, which is the sharpest form there is.",
-    },
-}
 NOTES = (
     "Problems: Garnet processes of 3 states, 2 actions and 2 steps (γ = 0.9) with soft-max tables, each from its seed; random "
     "linear systems for one of the tracking errors and for the map. All in float64, all gradients exact.",
     "Ratios of left to right side: an inequality holds where its ratio is at most 1. Intervals are bootstraps over seeds; "
-    "Lemmas 2 and 3 are exact and have none.",
+    "Lemmas 2 and 3 are exact and have none. Where the printed C_γ is needed along runs, φ² is taken as 1.",
     "N(ε) is the number of trajectories until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far. Prescribed settings "
     "take σ², smoothness and Lemma 3's constant as measured: with the paper's bounds the numbers are out of reach.",
     "Tuned, the theory's own criterion is met soonest by long steps: soft-max tables are driven to where gradients and their "
@@ -44,104 +32,7 @@ NOTES = (
     "The map is on random linear systems, whose noise stays: trajectories until E‖∇L(ξ_t)‖² ≤ ε² at an iterate. Each method "
     "has twelve settings, half of the seeds choose and the other half is shown. Above 1 STORM-PG is ahead.",
 )
-OFF_SCALE = 1e9
-
-
-def verdict(low: float, high: float) -> str:
-    return "holds" if high <= 1 else "does not hold" if low > 1 else "cannot be told"
-
-
-def claim(name: str, sentence: str, quantity: str, paper: str, results: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": name, "env": "", "sentence": sentence, "quantity": quantity, "paper": paper, "results": dict(results)}
-
-
-def exact_claims(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lemmas 2 and 3: the worst of all pairs of points."""
-    parts = [part for name, part in found.items() if name.startswith("lemmas/exact-")]
-    count = sum(part["pairs"] for part in parts) * len(parts[0]["rows"])
-    made = []
-    for number, sentence in ((2, "Var w_h ≤ C_w ‖ξ − ξ'‖²"), (3, "E‖d^{ξ'}(ξ) − d(ξ')‖² ≤ C_γ ‖ξ − ξ'‖²")):
-        results = {}
-        for how in PROTOCOLS:
-            key = f"lemma{number}/{how}"
-            worst = max((row | {"problem": p["problem"]} for p in parts for row in p["rows"]), key=lambda row: row[key])
-            at = f"at distance {worst['distance']:.2g} on problem {worst['problem']}"
-            at += f", h = {worst[f'{key}/h']}" if number == 2 else ""
-            figure = "∞" if math.isinf(worst[key]) else f"{worst[key]:.3g}"
-            results[how] = {"figure": figure, "interval": f"exact; {at}", "verdict": verdict(worst[key], worst[key])}
-        quantity = f"largest left over right side of {count} pairs of points"
-        made.append(claim(f"lemma{number}", f"Lemma {number}: {sentence}", quantity, "at most 1", results))
-    return made
-
-
-def run_claims(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lemmas 4 and 5 over all settings; Theorem 1 over those that its condition admits."""
-    parts = [part for name, part in found.items() if name.startswith("lemmas/runs-")]
-    rows = [row | {"problem": part["problem"]} for part in parts for row in part["rows"]]
-
-    def worst(key: str, admitted: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
-        if not admitted:
-            return None
-        row = max(admitted, key=lambda row: row[key][0])
-        estimate, low, high = row[key]
-        at = f"α = {row['alpha']:g}, η = {row['eta']:.2g}, B = {row['B']}, problem {row['problem']}"
-        text = f"{low:.3g} to {high:.3g}; worst of {len(admitted)} settings: {at}"
-        return {"figure": f"{estimate:.3g}", "interval": text, "verdict": verdict(low, high)}
-
-    made = []
-    for number, sentence in ((4, "one step of the error"), (5, "the sum of all errors")):
-        results = {how: worst(f"lemma{number}/{how}", rows) for how in PROTOCOLS}
-        quantity = "largest left over right side, means over seeds"
-        made.append(claim(f"lemma{number}", f"Lemma {number}: {sentence} is bounded", quantity, "at most 1", results))
-    conditions = {"printed": "stated", "mended": "proof"}
-    admitted = {how: [row for row in rows if row["admissible"][c]] for how, c in conditions.items()}
-    results = {how: result for how in PROTOCOLS if (result := worst("theorem1", admitted[how])) is not None}
-    quantity = "largest mean E‖∇L(ξ_t)‖² over the bound, among settings that the condition admits"
-    made.append(claim("theorem1", "Theorem 1: the mean of E‖∇L(ξ_t)‖² is bounded", quantity, "at most 1", results))
-    outside = [row for row in rows if not row["admissible"]["measured"]]
-    broken = sum(row["theorem1"][1] > 1 for row in outside)
-    sharp = [row for row in rows if row["admissible"]["measured"]]
-    found_sharp = worst("theorem1", sharp)
-    if found_sharp is not None:
-        words = (
-            f"Theorem 1 with its condition on measured constants; of {len(outside)} settings beyond it {broken} break the bound"
-        )
-        made.append(claim("theorem1/measured", words, quantity, "at most 1", {"mended": found_sharp}))
-    return made
-
-
-def lemma_charts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    parts = [part for name, part in found.items() if name.startswith("lemmas/exact-")]
-    distances = [row["distance"] for row in parts[0]["rows"]]
-    names = {
-        "lemma2/mended": "Lemma 2, mended",
-        "lemma3/printed": "Lemma 3, as printed",
-        "lemma3/mended": "Lemma 3, mended",
-    }
-    largest = lambda key: [max(part["rows"][i][key] for part in parts) for i in range(len(distances))]
-    series = [{"name": words, "x": distances, "estimate": largest(key)} for key, words in names.items()]
-    note = "Lemma 2 as printed is not drawn: its constant is 0 at h = 0, where the ratio is infinite."
-    charts: list[dict[str, Any]] = [
-        chart("Lemmas 2 and 3", "Left over right side, the worst pair", "‖ξ − ξ'‖", "ratio", "xy", series, note, level=1.0)
-    ]
-    runs = next(part for name, part in found.items() if name.startswith("lemmas/runs-"))
-    for B in dict.fromkeys(row["B"] for row in runs["rows"]):
-        rows = [row for row in runs["rows"] if row["B"] == B]
-        alphas, etas = (list(dict.fromkeys(row[key] for row in rows)) for key in ("alpha", "eta"))
-        z = np.reshape([row["theorem1"][0] for row in rows], (len(alphas), len(etas)))
-        beyond = sum(not row["admissible"]["measured"] for row in rows)
-        note = f"Beyond the theorem's condition (measured constants): {beyond} of {len(rows)} settings."
-        axes = {"x_name": "eta", "x": etas, "y_name": "alpha", "y": alphas}
-        title = f"Theorem 1: left over right side, B = {B}"
-        charts.append({"section": "Theorem 1", "title": title, "label": "ratio", "final": z, "note": note, **axes})
-    return charts
-
-
-def chart(
-    section: str, title: str, x_name: str, y_name: str, log: str, series: Sequence[Any], note: str = "", **more: Any
-) -> dict[str, Any]:
-    names = {"x_name": x_name, "y_name": y_name}
-    return {"section": section, "title": title, **names, "log": log, "series": list(series), "note": note, "wide": True, **more}
+OFF_SCALE = 1e9  # what no axis shows
 
 
 def on_scale(values: Sequence[float]) -> list[float | None]:
@@ -169,7 +60,7 @@ def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, A
             if any(None in s["estimate"] for s in series)
             else ""
         )
-        charts.append(chart("Tracking error", title, "trajectories sampled", "squared error", "y", series, note))
+        charts.append(line_chart("Tracking error", title, "trajectories sampled", "squared error", "y", series, note))
     heads = ["method", "error E‖g − ∇L‖²", "bias, squared", "variance", "E‖∇L‖²", "settings"]
     caption = "Means over whole runs at equal trajectories, with intervals over seeds; bias: what the memory carries along"
     return charts, {"title": "Tracking error and its parts", "caption": caption, "heads": heads, "rows": rows}
@@ -184,7 +75,7 @@ def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, An
             part = found[f"rates/{way}/{name}.json"]
             mean = lambda key, part=part: np.exp(np.mean([np.log(p[key]) for p in part["problems"]], axis=0))
             bands = {key: mean(source) for key, source in (("estimate", "numbers"), ("low", "low"), ("high", "high"))}
-            series.append({"name": name, "x": part["share"], **bands})
+            series.append({"name": name, "x": part["share"][::-1], **{key: band[::-1] for key, band in bands.items()}})
             steep = rates.together(part["problems"])
             single = ", ".join("–" if math.isnan(p["slope"]) else f"{p['slope']:.2f}" for p in part["problems"])
             missing = sum(not math.isfinite(n) for p in part["problems"] for n in p["numbers"])
@@ -194,7 +85,7 @@ def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, An
             rows.append([f"{name}, {way}", f"{rates.CLAIMED[name]:.2f}", cell, single, str(missing)])
         title = f"N(ε) with {words}"
         note = "Geometric means over the problems; a gap: not reached on all of them."
-        charts.append(chart("Rates", title, "ε / ‖∇L(ξ₀)‖", "trajectories", "xy", series, note))
+        charts.append(line_chart("Rates", title, "ε / ‖∇L(ξ₀)‖", "trajectories", "xy", series, note))
     heads = ["method and settings", "claimed exponent", "measured slope", "slope on each problem", "ε not reached"]
     caption = "Slope of log N(ε) over log ε: the mean over problems, with an interval over seeds"
     return charts, {"title": "Rates", "caption": caption, "heads": heads, "rows": rows}
@@ -248,20 +139,6 @@ def adviser_table(found: Mapping[str, Any], size: Size) -> dict[str, Any]:
     )
     heads = ["environment", "the adviser, in practice", "the paper's table, or the defaults", "the best of a search"]
     return {"title": "The adviser beside the tables and a search", "caption": caption, "heads": heads, "rows": rows}
-
-
-def constants_table(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the paper bounds, and what is measured."""
-    rows = []
-    for name, part in found.items():
-        if name.startswith("lemmas/runs-"):
-            known = part["constants"]
-            measured = [f"{known[key]:.3g}" for key in ("sigma2", "gap", "smoothness")]
-            roots = [f"{math.sqrt(known['difference']):.3g}", f"{known['C_gamma']:.3g}", f"{known['L_d']:.3g}"]
-            rows.append([f"problem {part['problem']}", *measured, *roots])
-    heads = ["", "σ²", "Δ", "smoothness of L", "C_γ, measured", "C_γ, bound of the proof", "L_d"]
-    caption = "Along an exact ascent from the uniform policy, and what the formulas allow"
-    return {"title": "Constants", "caption": caption, "heads": heads, "rows": rows}
 
 
 def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> dict[str, Any]:

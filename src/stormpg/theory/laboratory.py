@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from stormpg.envs import make
+from stormpg.errors import choose
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.study import Tuning, claim_folder
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
@@ -22,8 +23,6 @@ ENVIRONMENTS = {  # trajectories that each setting is given; of a search, 12 con
     "rllab-mountain-car": 200,
     "lqr": 500,
 }
-
-
 GROUP = 8  # parts after which compiled programs are dropped
 
 
@@ -150,7 +149,5 @@ def plain(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
-def as_size(name: str, choices: Sequence[str] = tuple(SIZES)) -> Size:
-    from stormpg.errors import choose
-
-    return SIZES[choose("size", name, choices)]
+def as_size(name: str) -> Size:
+    return SIZES[choose("size", name, SIZES)]

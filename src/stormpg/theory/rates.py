@@ -24,6 +24,8 @@ from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, sampled
 from stormpg.theory.problems import COMMON, FAMILY, problem
 
 CLAIMED = {"gpomdp": -4.0, "svrpg": -10 / 3, "srvr-pg": -3.0, "storm-pg": -3.0}  # exponents of ε
+METHODS = tuple(CLAIMED)
+SLOWEST_FIRST = ("svrpg", "srvr-pg", "storm-pg", "gpomdp")
 COUNTED = Counted(FAMILY.horizon, FAMILY.gamma)
 RESAMPLES = 200
 OVERSHOOT = 1.2  # a run goes on for a while after N(ε), for the resamples that come later
@@ -183,9 +185,8 @@ def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds:
         largest = Measured(*(max(values) for values in zip(*constants, strict=True)))
         curves: list[list[tuple[Algorithm, Curve]]] = [[] for _ in tables]
         for group in candidates(algorithm, largest):
-            schedule = group[0].schedule
-            each = schedule.B if schedule.m is None else schedule.S0 + schedule.m * schedule.B
-            descent = Descent(FAMILY, [(one, 0.0) for one in tables], group, range(2 * seeds)).go_on(max(1, most // each))
+            units = max(1, most // group[0].schedule.unit)
+            descent = Descent(FAMILY, [(one, 0.0) for one in tables], group, range(2 * seeds)).go_on(units)
             for mine, means in zip(curves, running(descent["gradient"]), strict=True):
                 mine += [(one, Curve(m, descent.trajectories).thinned()) for one, m in zip(group, means, strict=True)]
     choosing, fresh = np.arange(seeds), np.arange(seeds, 2 * seeds)
@@ -224,7 +225,3 @@ def together(problems: Sequence[Mapping[str, Any]]) -> Interval:
 
 def undefined(problems: Sequence[Mapping[str, Any]]) -> int:
     return int((~np.isfinite(np.mean([part["slopes"] for part in problems], axis=0))).sum())
-
-
-METHODS = tuple(CLAIMED)
-SLOWEST_FIRST = ("svrpg", "srvr-pg", "storm-pg", "gpomdp")

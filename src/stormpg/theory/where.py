@@ -6,6 +6,7 @@ where gradients and their noise vanish together, by long steps too.) Over the sy
 on the others.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from stormpg.stats import percentiles
 from stormpg.theory.descent import Descent, Linear
 from stormpg.theory.linear import curvature, gradient
 from stormpg.theory.problems import COMMON, random_system
+from stormpg.theory.rates import passage
 
 GAMMA = 0.95
 NOISES = (0.1, 1.0)
@@ -65,17 +67,11 @@ def numbers(curves: np.ndarray, trajectories: np.ndarray, first: float, seeds: i
     random, made = np.random.default_rng(0), []
     drawn = random.integers(seeds, size=(RESAMPLES, seeds))
     for share in SHARES:
-        threshold = (share * first) ** 2
-        best = int(np.argmin([reach(mean, trajectories, threshold) for mean in choosing.mean(axis=1)]))
-        shown = fresh[best]
-        draws = [reach(shown[chosen].mean(axis=0), trajectories, threshold) for chosen in drawn]
-        made.append({"setting": best, "N": reach(shown.mean(axis=0), trajectories, threshold), "draws": draws})
+        needed = functools.partial(passage, trajectories=trajectories, epsilon=share * first)
+        best = int(np.argmin([needed(mean) for mean in choosing.mean(axis=1)]))
+        draws = [needed(fresh[best][chosen].mean(axis=0)) for chosen in drawn]
+        made.append({"setting": best, "N": needed(fresh[best].mean(axis=0)), "draws": draws})
     return made
-
-
-def reach(mean: np.ndarray, trajectories: np.ndarray, threshold: float) -> float:
-    below = mean <= threshold
-    return float(trajectories[below.argmax()]) if below.any() else math.inf
 
 
 def ratio(plain: Sequence[dict[str, Any]], reduced: Sequence[dict[str, Any]], most: int) -> dict[str, Any]:

@@ -397,12 +397,12 @@ function lines({ series, x_name, y_name, log, level, note }) {
   if (level != null) {
     const ends = series.flatMap(({ x }) => x);
     const flat = { color: "#8A8A8A", width: 1.2, dash: "dot" };
-    traces.push({ x: [Math.min(...ends), Math.max(...ends)], y: [level, level], mode: "lines", line: flat, name: "level", hoverinfo: "skip" });
+    traces.push({ x: [Math.min(...ends), Math.max(...ends)], y: [level, level], mode: "lines", line: flat, showlegend: false, hoverinfo: "skip" });
   }
   const axis = (name, logarithmic) => ({ title: { text: safe(name) }, type: logarithmic ? "log" : "linear", exponentformat: "power" });
   const words = series.map(({ name, estimate }) => `${name} ${number(estimate.findLast((value) => value != null))}`);
   const layout = {
-    showlegend: true, legend: { orientation: "h", y: -0.25 }, height: 460,
+    showlegend: true, legend: { orientation: "h", y: -0.25 },
     xaxis: axis(x_name, log.includes("x")), yaxis: axis(y_name, log.includes("y")),
   };
   return { traces, layout, text: `${note ?? ""} At the right end: ${words.join("; ")}.`.trim(), height: 460 };
