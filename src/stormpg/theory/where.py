@@ -2,7 +2,7 @@
 
 On random linear systems, where the noise of an estimate stays however good the policy is. (A soft-max table can be driven to
 where gradients and their noise vanish together, by long steps too.) Over the system's noise, the horizon, the batch size and
-ε. Each method has twelve settings at every batch size; the best one for each cell is chosen by half of the seeds and shown
+ε. Each method has eighteen settings at every batch size; the best one for each cell is chosen by half of the seeds and shown
 on the others.
 """
 
@@ -26,18 +26,20 @@ from stormpg.theory.rates import passage
 
 GAMMA = 0.95
 NOISES = (0.1, 1.0)
-HORIZONS = (2, 5, 15)
+SIGMA = 1.0  # of the policy
+HORIZONS = (5, 10, 20)
 BATCHES = (2, 10, 50)
-SHARES = (0.5, 0.3, 0.15)  # ε over ‖∇L(ξ_0)‖
+SHARES = (0.7, 0.5, 0.3)  # ε over ‖∇L(ξ_0)‖
 RESAMPLES = 200
 
 
 def settings(name: str, B: int) -> list[Algorithm]:
-    """Twelve, with step sizes over the smoothness at ξ_0: three decades of them, or for STORM-PG half as many with two α."""
+    """Eighteen, with step sizes over the smoothness at ξ_0: three decades of them, or for STORM-PG a third with three α."""
     common = COMMON | {"gamma": GAMMA, "S0": B}
+    etas = lambda count: np.geomspace(0.0005, 0.5, count)
     if name == "gpomdp":
-        return [make_algorithm(name, eta=float(eta), **common) for eta in np.geomspace(0.0003, 0.3, 12)]
-    pairs = itertools.product(np.geomspace(0.0003, 0.3, 6), (0.1, 0.4))
+        return [make_algorithm(name, eta=float(eta), **common) for eta in etas(18)]
+    pairs = itertools.product(etas(6), (0.1, 0.3, 0.6))
     return [make_algorithm(name, eta=float(eta), alpha=alpha, B=B, **common) for eta, alpha in pairs]
 
 
@@ -50,7 +52,7 @@ def scaled(system: System, family: Linear) -> System:
 def measure(name: str, horizon: int, B: int, problems: int, seeds: int, most: int) -> dict[str, Any]:
     """E‖∇L(ξ_t)‖² of every setting on every problem with every noise; of it, N(ε) by both halves of the seeds."""
     with jax.enable_x64(True):
-        family = Linear(horizon, GAMMA)
+        family = Linear(horizon, GAMMA, SIGMA)
         data = [scaled(random_system(2, 1, noise=noise, seed=seed), family) for seed in range(problems) for noise in NOISES]
         nowhere = {"mean": jnp.zeros((len(data[0].A) + 1, data[0].B.shape[1]))}
         first = [float(jnp.linalg.norm(gradient(one, nowhere, family.sigma, GAMMA, horizon)["mean"])) for one in data]
