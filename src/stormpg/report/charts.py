@@ -88,6 +88,7 @@ def grid(axes: Any, chart: Mapping[str, Any]) -> None:
     axes.imshow(z, cmap="PuOr", norm=LogNorm(1 / spread, spread), origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(z):
         words = f"{value:.2g}" if np.isfinite(value) else "×"
+        words += "*" if "marked" in chart and chart["marked"][row][column] else ""
         dark = np.isfinite(value) and abs(np.log(max(value, 1e-300))) > 0.6 * np.log(spread)
         axes.text(column, row, words, ha="center", va="center", fontsize=9, color="white" if dark else "black")
     axes.set_xticks(range(len(chart["x"])), [f"{v:.2g}" for v in chart["x"]], fontsize=8)

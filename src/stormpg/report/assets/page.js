@@ -297,7 +297,8 @@ function heatmap(map, { quantity }) {
   const at = (cell) => `${map.x_name} ${cell.x}, ${map.y_name} ${cell.y}`;
   const colours = { colorscale: "Cividis", reversescale: !more, colorbar: { thickness: 10, outlinewidth: 0, len: 1 } };
   const short = (value) => number(value != null && Math.abs(value) >= 10 ? Math.round(value) : value); // a phone's cells hold three figures
-  const words = { text: z.map((row) => row.map(short)), customdata: z.map((row) => row.map(number)), texttemplate: cells.length <= 64 ? "%{text}" : "", textfont: { size: 11 } };
+  const star = (row, column) => (map.marked?.[row][column] ? "*" : "");
+  const words = { text: z.map((row, j) => row.map((value, i) => short(value) + star(j, i))), customdata: z.map((row) => row.map(number)), texttemplate: cells.length <= 64 && map.x.length * 36 < innerWidth ? "%{text}" : "", textfont: { size: 11 } };
   const hover = { hovertemplate: `${safe(map.x_name)} %{x}<br>${safe(map.y_name)} %{y}<br>%{customdata}<extra></extra>`, hoverongaps: false };
   const trace = { type: "heatmap", x: map.x.map(number), y: map.y.map(number), z, xgap: 2, ygap: 2, ...colours, ...words, ...hover };
   const crosses = {
@@ -413,7 +414,12 @@ function lines({ series, x_name, y_name, log, level, note }) {
 function contents() {
   const links = [...document.querySelectorAll("main > section, #figures > section")];
   const nav = document.getElementById("contents");
-  nav.append(...links.map((one) => element("a", { href: `#${one.id}` }, one.querySelector("h2").textContent)));
+  const titles = new Set(); // a section of charts and one of a table may share theirs: the first is named
+  for (const one of links) {
+    const title = one.querySelector("h2").textContent;
+    if (!titles.has(title)) nav.append(element("a", { href: `#${one.id}` }, title));
+    titles.add(title);
+  }
   nav.hidden = links.length < 2;
 }
 
