@@ -1,6 +1,7 @@
 """The theory: `theory all` (the laboratory) and `theory advise`."""
 
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,9 +122,13 @@ def show_constants(found: Any, constants: Any, proof: float) -> None:
 
 def show_prescriptions(prescribed: Any) -> None:
     names = {"measured": "constants as measured", "proved": "bounds, as proved", "stated": "bounds, as stated"}
-    rows = []
     for how in (how for how in names if how in prescribed):
-        for name, p in prescribed[how].items():
-            numbers = (p.S0, p.B, p.m, p.alpha, p.eta, p.T, p.trajectories)
-            rows.append([names[how], name, *("–" if x is None else f"{x:.3g}" for x in numbers)])
-    table("What theory prescribes", ("with", "method", "S0", "B", "m", "α", "η", "T", "trajectories"), rows)
+        numbers = {name: (p.S0, p.B, p.m, p.alpha, p.eta, p.T, p.trajectories) for name, p in prescribed[how].items()}
+        rows = [[name, *("–" if x is None else short(x) for x in values)] for name, values in numbers.items()]
+        title = f"What theory prescribes with {names[how]}"
+        table(title, ("method", "S0", "B", "m", "α", "η", "T", "trajectories"), rows)
+
+
+def short(value: float) -> str:
+    """Three figures, and a short exponent."""
+    return re.sub(r"e([+-])0*", lambda sign: f"e{sign[1].replace('+', '')}", f"{value:.3g}")
