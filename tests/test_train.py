@@ -19,6 +19,7 @@ from stormpg.iteration import begin, draws, update
 from stormpg.parallel import block_size, cut, in_blocks, together
 from stormpg.records import stack
 from stormpg.steps import optax_step
+from stormpg.train import check_training
 from stormpg.trajectories import rollout
 
 ENV = "cartpole-continuous"
@@ -288,3 +289,20 @@ def test_running_ahead_changes_nothing(monkeypatch, until):
     jax.tree.map(np.testing.assert_array_equal, ahead.states.trajectories, plain.states.trajectories)
     for name, column in plain.columns.items():
         np.testing.assert_array_equal(ahead.columns[name], column, name)
+
+
+@pytest.mark.parametrize("name", ["storm-pg", "gpomdp", "svrpg"])
+def test_a_pause_changes_nothing(name):
+    """Paused at the first unit after so many trajectories, and gone on with: the run in one piece."""
+    env = stormpg.make("chain")
+    settings = {"S0": 4, "B": 2, **({"m": 3} if name == "svrpg" else {})} if name != "gpomdp" else {"S0": 4}
+    training = check_training(env, [stormpg.make_algorithm(name, **settings)], [stormpg.policy_for(env)], [0, 1, 2], 5)
+    whole = training.run(100)
+    part = training.run(100, pause=30)
+    assert not part.complete
+    assert 30 <= int(part.states.trajectories.min()) <= 30 + 10
+    rest = training.run(100, before=part)
+    assert rest.complete
+    assert all((whole.columns[column] == rest.columns[column]).all() for column in whole.columns)
+    same = jax.tree.map(lambda a, b: bool((a == b).all()), whole.states.params, rest.states.params)
+    assert all(jax.tree.leaves(same))

@@ -98,8 +98,11 @@ def chunk_length(schedule: Schedule, horizon: int, runs: int) -> int:
 
 
 @functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
-def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array):
-    """Units of all runs, ending early when no run's budget holds another. Rows are [units, 1 + m, runs]."""
+def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array):
+    """Units of all runs, ending early when no run's budget holds another, or all have come to `pause` trajectories.
+
+    Rows are [units, 1 + m, runs].
+    """
     length = chunk_length(algorithm.schedule, horizon, len(states.trajectories))
     one = lambda policy, algorithm, state: unit(env, horizon, policy, algorithm, state, budget)
     every_run = jax.jit(over_all_runs(one))  # so that it is traced once, for its shapes and for its use
@@ -108,7 +111,8 @@ def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, sta
 
     def going(carry: tuple[Array, State, Row]) -> Array:
         count, states, _ = carry
-        return (count < length) & unfinished(algorithm, states.trajectories, budget).any()
+        going_on = unfinished(algorithm, states.trajectories, budget) & (states.trajectories < pause)
+        return (count < length) & going_on.any()
 
     def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
         count, states, recorded = carry
@@ -140,14 +144,14 @@ class Compiled(NamedTuple):
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
         return self.starter(self.env, self.horizon, policy, algorithm, seeds, budget)
 
-    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array) -> tuple[Array, State, Row]:
-        return chunk(self.env, self.horizon, policy, algorithm, states, budget)
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array) -> tuple[Array, State, Row]:
+        return chunk(self.env, self.horizon, policy, algorithm, states, budget, pause)
 
     def lowered(self, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> Any:
         """The program of a chunk before it is compiled. What is traced for it is not traced again."""
         budget = jnp.asarray(0)
         states = self.starter.eval_shape(self.env, self.horizon, policy, algorithm, seeds, budget)[0]
-        return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget)
+        return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget, budget)
 
 
 def calls_a_library(program: Any) -> bool:

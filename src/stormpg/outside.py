@@ -177,8 +177,8 @@ class Outside:
         states, row, _ = large_each(policy, algorithm, states, self.batch(policy, states, algorithm.schedule.S0), budget)
         return states, jax.tree.map(lambda x: x[None], row)
 
-    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array) -> tuple[int, State, Row]:
-        """One unit. Rows are [1, 1 + m, 1]."""
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array) -> tuple[int, State, Row]:
+        """One unit, after which one may pause anyway. Rows are [1, 1 + m, 1]."""
         schedule, rows = algorithm.schedule, []
         whole = None
         if schedule.m is not None:

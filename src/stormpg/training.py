@@ -78,8 +78,12 @@ class Training:
         block: int | None = None,
         before: Result | None = None,
         logs: Sequence[Logger] = (),
+        pause: int | None = None,
     ) -> Result:
-        """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result."""
+        """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result.
+
+        `pause`: stop at the first unit after so many trajectories, such that going on from there changes nothing.
+        """
         began, stop, lock = time.perf_counter(), threading.Event(), threading.Lock()
         watch = Watch(trajectories, began, progress, stop)
         blocks = cut(self.runs, block or self.block())
@@ -106,7 +110,7 @@ class Training:
                 watch.report(number, states, rows[-1])
                 return not stop.is_set()
 
-            return run(engine, blocks[number], trajectories, reached.get(number), report)
+            return run(engine, blocks[number], trajectories, reached.get(number), report, pause or trajectories)
 
         alone, compiling = True, ThreadPoolExecutor(1)
         if isinstance(engine, Compiled):
@@ -122,7 +126,8 @@ class Training:
         states = together([states for states, _ in done], self.count)
         table: Columns = Table(self.env.name, self.algorithms, self.seeds, [rows for _, rows in done])
         table = table if before is None else extend(before.columns, table)
-        return self.result(trajectories, table, states, time.perf_counter() - began, not stop.is_set())
+        whole = not stop.is_set() and (pause is None or pause >= trajectories)
+        return self.result(trajectories, table, states, time.perf_counter() - began, whole)
 
     def result(self, trajectories: int, table: Columns, states: State, seconds: float = 0.0, complete: bool = True) -> Result:
         """What it has come to."""
@@ -136,6 +141,7 @@ def run(
     trajectories: int,
     reached: Reached | None,
     report: Callable[[State, list[Row]], bool],
+    pause: int,
 ) -> tuple[State, list[Row]]:
     """A block of runs until its budget is spent or `report` says no: its states, and its rows, each [iterations, runs]."""
     policy, algorithm, seeds = jax.device_put(block)  # once, not for every chunk
@@ -145,7 +151,7 @@ def run(
     else:
         states, first = engine.start(policy, algorithm, seeds, budget)
         collected = [] if first is None else [jax.tree.map(np.asarray, first)]
-    for reached_states, rows in chunks(engine, policy, algorithm, states, trajectories):
+    for reached_states, rows in chunks(engine, policy, algorithm, states, trajectories, pause):
         states = reached_states
         collected.append(rows)
         if not report(states, collected):
@@ -154,19 +160,20 @@ def run(
 
 
 def chunks(
-    engine: Compiled | Outside, policy: Any, algorithm: Algorithm, states: State, trajectories: int
+    engine: Compiled | Outside, policy: Any, algorithm: Algorithm, states: State, trajectories: int, pause: int
 ) -> Iterator[tuple[State, Row]]:
-    """States and rows, [iterations, runs], after each chunk until the budget is spent.
+    """States and rows, [iterations, runs], after each chunk until the budget is spent or all runs come to the pause.
 
     An accelerator computes the next chunk while the rows of one are read.
     """
-    budget, waiting = jnp.asarray(trajectories), deque[tuple[State, Future[Row]]]()
+    budget, until, waiting = jnp.asarray(trajectories), jnp.asarray(pause), deque[tuple[State, Future[Row]]]()
     with ThreadPoolExecutor(1) as reader:
         going = True
         while going or waiting:
-            going = bool(unfinished(algorithm, np.asarray(states.trajectories), trajectories).any())
+            sampled = np.asarray(states.trajectories)
+            going = bool((unfinished(algorithm, sampled, trajectories) & (sampled < pause)).any())
             if going:
-                units, states, recorded = engine.chunk(policy, algorithm, states, budget)
+                units, states, recorded = engine.chunk(policy, algorithm, states, budget, until)
                 waiting.append((states, reader.submit(_read, units, recorded)))
             if len(waiting) > (1 if going and engine.goes_ahead else 0):
                 reached, rows = waiting.popleft()
