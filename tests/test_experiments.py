@@ -10,12 +10,12 @@ import pytest
 import stormpg
 from stormpg.columns import mean_return
 from stormpg.errors import InputError
-from stormpg.experiments import claims, comparison, protocols, robustness, tuning, variance, workshop
+from stormpg.experiments import claims, comparison, protocols, robustness, tuning, variance, workers
 from stormpg.experiments.content import simple
 from stormpg.experiments.paper import FIGURES
 from stormpg.experiments.reproduction import judge_figure, sensitivity_rows
 from stormpg.experiments.study import claim_folder
-from stormpg.experiments.units import Unit, run_unit, split_settings
+from stormpg.experiments.units import Unit, compute_unit, keep_unit, split_settings
 from stormpg.experiments.workshop import Workshop
 from stormpg.stats import Interval
 
@@ -62,7 +62,7 @@ def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
 
 def test_processes_do_what_threads_do(tmp_path, monkeypatch):
     by_threads = Workshop(tmp_path / "threads").run([SMALL])[0]
-    monkeypatch.setattr(workshop, "pool", workshop.processes)
+    monkeypatch.setattr(workers.Here, "in_groups", False)
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # which it may add to
     told = []
     by_processes = Workshop(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
@@ -72,7 +72,7 @@ def test_processes_do_what_threads_do(tmp_path, monkeypatch):
 
 
 def test_a_unit_with_other_settings_is_refused(tmp_path):
-    run_unit(SMALL, tmp_path)
+    keep_unit(SMALL, tmp_path, compute_unit(SMALL))
     other = Unit(**{**SMALL.__dict__, "trajectories": 10})
     with pytest.raises(InputError, match="another trajectories: 8; expected 10"):
         Workshop(tmp_path).run([other])
@@ -82,7 +82,7 @@ def test_what_was_interrupted_is_run_again(tmp_path):
     part = tmp_path / "runs" / ".a.part"
     part.mkdir(parents=True)
     (part / "config.json").write_text("half")
-    run_unit(SMALL, tmp_path)
+    keep_unit(SMALL, tmp_path, compute_unit(SMALL))
     assert not part.exists()
     assert (tmp_path / "runs" / "a" / "summary.json").exists()
 

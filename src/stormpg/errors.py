@@ -12,6 +12,10 @@ class EnvironmentFailure(RuntimeError):
     """An environment outside JAX broke: what it said, and the seed that repeats it."""
 
 
+class PartsFailed(RuntimeError):
+    """Some parts of a study kept failing: which, with which settings, and why."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an "unknown name" message: the nearest known name where there is one, and all of them."""
     known = sorted(known)

@@ -15,6 +15,7 @@ from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
 from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest
 from stormpg.experiments.paper import settings_for
+from stormpg.files import write_text
 from stormpg.policies import policy_for
 
 RUN_OPTIONS: dict[str, type] = {"env": str, "algorithm": str, "trajectories": int, "seeds": int, "seed": int, "horizon": int}
@@ -54,6 +55,17 @@ def read_toml(file: Path) -> dict[str, Any]:
     return content
 
 
+def write_toml(file: Path, content: Mapping[str, Any]) -> None:
+    """A file that `read_toml` reads."""
+    write_text(file, "".join(f"{name} = {as_toml(value)}\n" for name, value in content.items()))
+
+
+def as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
 def from_flag(name: str, value: Any, kind: type) -> Any:
     """A flag's text as the kind of value it stands for; InputError where it is not one."""
     if isinstance(value, str) and kind in (int, float):
@@ -72,7 +84,7 @@ class Job:
         given |= {name: from_flag(name, value, known[name]) for name, value in flags.items() if value is not None}
         if "env" not in given:
             raise InputError("no environment was given: name one (see `stormpg list`), or set env in the --config file.")
-        given = DEFAULTS | given
+        self.given = given = DEFAULTS | given
         self.env: AnyEnvironment = make(given["env"], **outside_settings(given))
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
         own = {k: v for k, v in given.items() if k in algorithm_options()}
@@ -83,6 +95,11 @@ class Job:
         self.policy = policy_for(self.env, given.get("policy"), **shape)
         self.trajectories, self.seeds, self.seed = given["trajectories"], given["seeds"], given["seed"]
         self.horizon: int | None = given.get("horizon")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was given of the algorithm's and the policy's settings."""
+        return {name: value for name, value in self.given.items() if name in algorithm_options() | POLICY_OPTIONS}
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them."""

@@ -1,7 +1,8 @@
-"""All cores of the machine for one batch of runs.
+"""All cores and all devices of the machine for one batch of runs.
 
 XLA runs a program of small operations on one core. A batch of runs is therefore cut into equal blocks, small enough to
-stay in a core's cache, and each block is a call of the same compiled program on a thread of its own.
+stay in a core's cache, and each block is a call of the same compiled program on a thread of its own. Where there are several
+devices, such as GPUs, the blocks take turns on them.
 """
 
 import contextlib
@@ -20,9 +21,28 @@ Done = TypeVar("Done")
 RUNS_IN_A_BLOCK = 16  # enough to fill the vector units, few enough to stay in the caches; measured, and flat around here
 
 
+_lent: int | None = None
+
+
+def lend(count: int) -> None:
+    """Work as on a machine with so many cores: for a process of a cluster that works for one."""
+    global _lent
+    _lent = count
+
+
 def cores() -> int:
     """The cores this process may use."""
+    if _lent is not None:
+        return _lent
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def devices() -> list[jax.Device]:
+    """Where runs are computed: on all devices of this process, or on the one that `jax.default_device` names."""
+    chosen = getattr(jax.config, "jax_default_device", None)
+    if chosen is None:
+        return jax.local_devices()  # other processes may have some too, if they are joined by `jax.distributed`
+    return [jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen]
 
 
 def block_size(runs: int, workers: int) -> int:
@@ -59,6 +79,17 @@ def in_blocks(work: Callable[[int], Done], blocks: int, workers: int) -> list[Do
         return [work(number) for number in range(blocks)]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(as_here(work), range(blocks)))
+
+
+def at_home(tree: Runs) -> Runs:
+    """Arrays of any device on the default one, and as free to leave it as those that were never anywhere else."""
+
+    def bring(x: Any) -> Any:
+        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(bring(jax.random.key_data(x)), impl=jax.random.key_impl(x))
+        return jnp.asarray(np.asarray(x))  # what jax.device_put moves is bound to where it went
+
+    return jax.tree.map(bring, tree)
 
 
 def together(parts: Sequence[Runs], count: int) -> Runs:

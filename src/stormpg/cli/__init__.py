@@ -1,16 +1,16 @@
-"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies, speed and
-theory.
+"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, looking (render), studies, tuning,
+speed and theory.
 """
 
 import sys
 
-from stormpg.cli import about, looking, speed, studies, theory, training
+from stormpg.cli import about, looking, speed, studies, theory, training, tuning
 from stormpg.cli.base import app
 from stormpg.compiler import keep_programs
-from stormpg.errors import EnvironmentFailure, InputError
+from stormpg.errors import EnvironmentFailure, InputError, PartsFailed
 from stormpg.terminal import err
 
-__all__ = ["about", "looking", "main", "speed", "studies", "theory", "training"]
+__all__ = ["about", "looking", "main", "speed", "studies", "theory", "training", "tuning"]
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
         sys.exit(app(standalone_mode=False) or 0)
     except InputError as error:
         fail(str(error))
-    except EnvironmentFailure as error:
+    except (EnvironmentFailure, PartsFailed) as error:
         fail(str(error), code=1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -15,6 +15,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Variance-red
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a last line in JSON.")]
+Workers = Annotated[
+    str | None, typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster on this machine) or ray://HOST:PORT.")
+]
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file of defaults; its keys are the flags' names.")]
 
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from stormpg.cli.base import Json, app, finish
+from stormpg.cli.base import Json, Workers, app, finish
 from stormpg.errors import InputError
 from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
-from stormpg.experiments.workshop import Workshop, share_device
+from stormpg.experiments.workers import share_device, workers
+from stormpg.experiments.workshop import Workshop
 from stormpg.report.tables import LEGEND, SYMBOLS, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
@@ -33,13 +34,14 @@ def reproduce_command(
     baseline: Baseline = None,
     decay: Decay = None,
     decay_every: DecayEvery = None,
+    where: Workers = None,
     as_json: Json = False,
 ) -> None:
     """The paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
     share_device()
     plan = reproduction.Plan(seeds, trajectories, baseline=baseline, decay=decay, decay_every=decay_every)
-    with unit_bar("reproduce") as report:
-        data = reproduction.reproduce(Workshop(folder, report), plan, full, [this_command()])
+    with workers(where) as those, unit_bar("reproduce") as report:
+        data = reproduction.reproduce(Workshop(folder, report, workers=those), plan, full, [this_command()])
     show(data, folder, as_json)
 
 
@@ -55,6 +57,7 @@ def compare_command(
     decay: Decay = None,
     decay_every: DecayEvery = None,
     folder: ResultsFolder = Path("comparison"),
+    where: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Several algorithms on one environment, with the same page and the same statistics as `reproduce`."""
@@ -62,8 +65,8 @@ def compare_command(
     names = check_algorithms([name.strip() for name in algorithms.split(",") if name.strip()])
     switches = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
     wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, **switches)  # type: ignore[arg-type]
-    with unit_bar("compare") as report:
-        data = comparison.compare(Workshop(folder, report), wanted, tune, [this_command()])
+    with workers(where) as those, unit_bar("compare") as report:
+        data = comparison.compare(Workshop(folder, report, workers=those), wanted, tune, [this_command()])
     show(data, folder, as_json)
 
 

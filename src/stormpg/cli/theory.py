@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stormpg import files
-from stormpg.cli.base import Json, app, finish, flag, with_settings
+from stormpg.cli.base import Json, Workers, app, finish, flag, with_settings
 from stormpg.cli.studies import ResultsFolder, show, this_command
 from stormpg.errors import InputError, choose
-from stormpg.experiments.workshop import Workshop, share_device
-from stormpg.options import POLICY_OPTIONS, Job
+from stormpg.experiments.workers import share_device, workers
+from stormpg.experiments.workshop import Workshop
+from stormpg.options import POLICY_OPTIONS, Job, write_toml
 from stormpg.terminal import out, table, unit_bar
 
 theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
@@ -25,6 +25,7 @@ VARIANTS = ("measured", "proved", "stated", "practical")
 def all_command(
     folder: ResultsFolder = Path("theory"),
     size: Annotated[str, typer.Option(help="small, default or large.")] = "default",
+    where: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Lemmas, tracking errors, rates, the adviser and the map: figures, tables and a page."""
@@ -32,8 +33,8 @@ def all_command(
 
     share_device()
     wanted = laboratory.as_size(size)
-    with unit_bar("theory") as report:
-        data = findings.report(Workshop(folder, report), wanted, [this_command()])
+    with workers(where) as those, unit_bar("theory") as report:
+        data = findings.report(Workshop(folder, report, workers=those), wanted, [this_command()])
     show(data, folder, as_json)
 
 
@@ -85,7 +86,7 @@ def advise_command(
     given = {name: value for name, value in policy_settings.items() if value is not None}
     shape = {"horizon": job.horizon} if job.horizon else {}
     content = {"env": env, "algorithm": "storm-pg", **chosen, "gamma": gamma, **budget, **shape, **typed(given)}
-    files.write_text(toml, "".join(f"{name} = {as_toml(value)}\n" for name, value in content.items()))
+    write_toml(toml, content)
     out.print(f"Wrote {toml}: stormpg train --config {toml}", highlight=False)
     methods = {how: {name: {**p.settings, "T": p.T, "trajectories": p.trajectories} for name, p in all_.items()}
                for how, all_ in prescribed.items()}  # fmt: skip
@@ -95,12 +96,6 @@ def advise_command(
 def typed(given: dict[str, Any]) -> dict[str, Any]:
     """Flags come as text; a TOML file has numbers."""
     return {name: float(value) if POLICY_OPTIONS[name] is float else value for name, value in given.items()}
-
-
-def as_toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def show_constants(found: Any, constants: Any, proof: float) -> None:

@@ -13,7 +13,7 @@ from stormpg.errors import InputError
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.protocols import Curves, curves_of
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
-from stormpg.experiments.units import Unit
+from stormpg.experiments.units import Unit, as_json
 from stormpg.experiments.workshop import Workshop
 
 ABOUT = "experiment.json"  # what a folder was asked to hold
@@ -102,21 +102,26 @@ def claim_folder(root: Path, about: Mapping[str, Any], units: Iterable[Unit]) ->
     """
     for unit in units:
         unit.check()
-    file = root / ABOUT
-    if file.exists():
-        held = read_about(root)
-        for name in about.keys() | held.keys():
-            if held.get(name) != about.get(name):
+    check_folder(root, about)
+    if not (root / ABOUT).exists():
+        root.mkdir(parents=True, exist_ok=True)
+        files.write_json(root / ABOUT, about)
+
+
+def check_folder(root: Path, about: Mapping[str, Any]) -> None:
+    """InputError where a folder holds another study, or anything else. Nothing is written."""
+    if (root / ABOUT).exists():
+        held, asked = read_about(root), as_json(about)
+        for name in asked.keys() | held.keys():
+            if held.get(name) != asked.get(name):
                 raise InputError(
-                    f"{root} holds a study with {name} = {held.get(name)!r}; asked for {about.get(name)!r}. "
+                    f"{root} holds a study with {name} = {held.get(name)!r}; asked for {asked.get(name)!r}. "
                     "Give another folder with --out, or delete that one."
                 )
         return
     store.prepare(root)
     if root.is_dir() and any(root.iterdir()):
         raise InputError(f"{root} holds other files and no {ABOUT}: give an empty or a new folder with --out.")
-    root.mkdir(parents=True, exist_ok=True)
-    files.write_json(file, about)
 
 
 def read_about(root: Path) -> dict[str, Any]:

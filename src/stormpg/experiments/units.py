@@ -9,16 +9,19 @@ import ctypes
 import dataclasses
 import gc
 import itertools
+import json
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stormpg import store
+from stormpg import files, store
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.columns import Columns
 from stormpg.envs import make
 from stormpg.errors import InputError
+from stormpg.policies import describe_policy, policy_for
 from stormpg.result import Progress
 from stormpg.train import check_budget, train
 
@@ -35,6 +38,11 @@ class Unit:
     seeds: int
     first_seed: int = 0
     horizon: int | None = None
+    policy: tuple[Mapping[str, Any], ...] = ()  # settings of `policy_for`, one for each of `settings`; the default otherwise
+
+    def policies(self) -> list[Any]:
+        env = make(self.env)
+        return [policy_for(env, **settings) for settings in self.policy]
 
     def algorithms(self) -> list[Algorithm]:
         return [make_algorithm(self.algorithm, **settings) for settings in self.settings]
@@ -56,33 +64,44 @@ class Unit:
             "trajectories": self.trajectories,
             "seeds": list(range(self.first_seed, self.first_seed + self.seeds)),
             "horizon": env.horizon if self.horizon is None else self.horizon,
+            **({"policies": [as_json(describe_policy(policy)) for policy in self.policies()]} if self.policy else {}),
         }
 
 
-def run_unit(unit: Unit, root: Path) -> None:
-    """Compute a unit and keep it."""
-    folder = root / unit.folder
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+def compute_unit(unit: Unit) -> dict[str, bytes]:
+    """The files of a unit's run."""
     chunks = itertools.count()
 
     def after_compiling(now: Progress) -> None:
         if next(chunks) == 0:
             give_memory_back()
 
-    train(
-        unit.env,
-        unit.algorithms(),
-        unit.trajectories,
-        unit.seeds,
-        unit.first_seed,
-        unit.horizon,
-        out=part,
-        progress=after_compiling,
-        checkpoint=None,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        train(
+            unit.env,
+            unit.algorithms(),
+            unit.trajectories,
+            unit.seeds,
+            unit.first_seed,
+            unit.horizon,
+            unit.policies() or None,
+            out=folder,
+            progress=after_compiling,
+            checkpoint=None,
+        )
+        give_memory_back()
+        return {name: (Path(folder) / name).read_bytes() for name in store.FILES}
+
+
+def keep_unit(unit: Unit, root: Path, content: Mapping[str, bytes]) -> None:
+    """Write a unit's files; the folder gets its name when all are there."""
+    folder = root / unit.folder
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for name, data in content.items():
+        files.write_file(part / name, lambda file, data=data: Path(file).write_bytes(data))
     part.rename(folder)
-    give_memory_back()
 
 
 def read_unit(unit: Unit, root: Path) -> Columns:
@@ -95,6 +114,11 @@ def read_unit(unit: Unit, root: Path) -> Columns:
                 "Give another folder, or delete that one."
             )
     return store.read_metrics(root / unit.folder)
+
+
+def as_json(content: Any) -> Any:
+    """As a file of JSON gives it back."""
+    return json.loads(json.dumps(content))
 
 
 def _short(value: Any) -> str:

@@ -32,7 +32,8 @@ def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> N
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, chart in zip(panels, charts, strict=False):
-        (grid if "final" in chart else lines)(axes, chart)
+        draw = grid if "final" in chart else bars if "bars" in chart else lines
+        draw(axes, chart)
         axes.set_title(chart["title"], loc="left", fontsize=10)
     for axes in panels[len(charts) :]:
         axes.axis("off")
@@ -47,6 +48,8 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
     for series, (colour, dash) in zip(chart["series"], STYLES, strict=False):
         x, y = number(series["x"]), number(series["estimate"])
         marker = "o" if len(x) < 20 else None
+        if series.get("points"):
+            marker, dash = "o", ""
         axes.plot(x, y, dash, color=colour, label=series["name"], linewidth=1.8, marker=marker, markersize=4)
         if "low" in series:
             axes.fill_between(x, number(series["low"]), number(series["high"]), color=colour, alpha=0.16, linewidth=0)
@@ -63,6 +66,13 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
+
+
+def bars(axes: Any, chart: Mapping[str, Any]) -> None:
+    """A bar for each name, the first on top."""
+    axes.barh(chart["names"][::-1], chart["bars"][::-1], color=STYLES[0][0])
+    axes.set(xlabel=chart["x_name"])
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def few_ticks(axis: Any, logarithmic: bool) -> None:

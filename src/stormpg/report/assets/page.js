@@ -383,17 +383,25 @@ function charts(all) {
     const parent = section(`charts-${index}`, title);
     const grid = element("div", { class: "figures" });
     mine.forEach((chart, place) => {
-      const build = chart.final ? () => heatmap(chart, { quantity: "final" }) : () => lines(chart);
+      const build = chart.final ? () => heatmap(chart, { quantity: "final" }) : chart.bars ? () => bars(chart) : () => lines(chart);
       figure(grid, `charts-${index}-${place}`, chart.title, build, chart.wide ? "wide" : "");
     });
     parent.append(grid);
   }
 }
 
+function bars({ names, bars: values, x_name, note }) {
+  const trace = { type: "bar", orientation: "h", x: values.toReversed(), y: names.toReversed().map(safe), marker: { color: "#0072B2" }, hovertemplate: "%{y}: %{x}<extra></extra>" };
+  const layout = { xaxis: { title: { text: safe(x_name) } }, yaxis: { automargin: true } };
+  const words = names.map((name, i) => `${name} ${number(values[i])}`);
+  return { traces: [trace], layout, text: `${note ?? ""} ${words.join("; ")}.`.trim() };
+}
+
 function lines({ series, x_name, y_name, log, level, note }) {
-  const traces = series.flatMap(({ name, x, estimate, low, high }) => [
+  const mode = ({ points, x }) => (points ? "markers" : x.length < 20 ? "lines+markers" : "lines");
+  const traces = series.flatMap(({ name, x, estimate, low, high, points }) => [
     ...(low ? [band(name, x, low, high)] : []),
-    { ...line(name, x, estimate, estimate.map((y, i) => (low ? interval(y, low[i], high[i]) : number(y)))), mode: x.length < 20 ? "lines+markers" : "lines" },
+    { ...line(name, x, estimate, estimate.map((y, i) => (low ? interval(y, low[i], high[i]) : number(y)))), mode: mode({ points, x }) },
   ]);
   if (level != null) {
     const ends = series.flatMap(({ x }) => x);

@@ -1,0 +1,147 @@
+"""Tuning: tune."""
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stormpg.algorithms import ALGORITHMS, make_algorithm
+from stormpg.checkpoints import Lock
+from stormpg.cli.base import Config, Json, Workers, app, finish, flag, with_settings
+from stormpg.cli.studies import ResultsFolder, this_command
+from stormpg.errors import InputError, choose
+from stormpg.experiments.paper import settings_for
+from stormpg.experiments.study import check_folder, claim_folder
+from stormpg.experiments.tuning import TUNING_SEED
+from stormpg.experiments.workers import share_device, workers
+from stormpg.experiments.workshop import Workshop
+from stormpg.options import Job
+from stormpg.policies import Gaussian, describe_policy
+from stormpg.report.tables import result_rows
+from stormpg.terminal import out, table, unit_bar
+from stormpg.tune.objective import objective as objective_of
+from stormpg.tune.packs import Problem, parted, trial
+from stormpg.tune.space import Choices, Range, read_space, space_for
+
+DATABASE = "study.db"
+
+
+@app.command("tune")
+@with_settings
+def tune_command(
+    env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="How many settings are tried, pruned ones included.")] = 64,
+    seeds: Annotated[int, typer.Option(min=2, help="Of each trial, as one batch.")] = 16,
+    trajectories: Annotated[int, typer.Option(min=1, help="Budget of a trial that is not pruned.")] = 500,
+    objective: Annotated[str, typer.Option(help="area, last or threshold; the IQM over seeds of each.")] = "area",
+    threshold: Annotated[float | None, typer.Option(help="The return to be reached, for --objective threshold.")] = None,
+    space: Annotated[Path | None, typer.Option("--space", help="TOML file with the search space.")] = None,
+    generation: Annotated[int, typer.Option(min=2, help="Trials asked for at once; those of one shape are packed.")] = 16,
+    halving: Annotated[bool, typer.Option(help="Prune half at a quarter and at a half of the budget.")] = True,
+    fresh_seeds: Annotated[int, typer.Option(min=2, help="For the best and the default setting in the end.")] = 30,
+    seed: Annotated[int, typer.Option(help="Of the sampler.")] = 0,
+    horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
+    storage: Annotated[str | None, typer.Option(help="An Optuna storage's address; SQLite in --out by default.")] = None,
+    study: Annotated[str | None, typer.Option(help="The study's name in the storage; ENV-ALGORITHM by default.")] = None,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Open optuna-dashboard, on this machine alone.")] = False,
+    config: Config = None,
+    folder: ResultsFolder = Path("tuning"),
+    where: Workers = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Search for good settings. A setting given by a flag or in the --config file is fixed, the others are tuned."""
+    share_device()
+    from stormpg.tune import results, search
+
+    job = Job({"env": env, "algorithm": algorithm, "horizon": horizon, **settings}, config)
+    name, goal = job.algorithm.name, objective_of(objective, threshold)
+    numbers = tuple(range(TUNING_SEED, TUNING_SEED + seeds))
+    problem = Problem(job.given["env"], name, trajectories, numbers, job.horizon, goal)
+    default = settings_for(job.env.name, name) | job.settings
+    wanted_space = tuned(job, name, space)
+    fixed = {key: value for key, value in default.items() if key not in wanted_space}
+    usual = {**make_algorithm(name, **parted(default)[0]).settings, **(describe_policy(job.policy) or {})}
+    wanted = search.Search(problem, wanted_space, fixed, usual, trials, generation, halving, seed)
+    trial(problem, default)  # what is wrong with it is said before anything is written
+    url, named = storage or f"sqlite:///{folder / DATABASE}", study or f"{job.env.name}-{name}"
+    about = {"kind": "tune", "study": named, "storage": search.hidden(storage) if storage else None, "fresh": fresh_seeds}
+    about |= wanted.about() | {"default": default}
+    with workers(where) as those, unit_bar("tune") as progress:
+        if storage:  # which may not answer; only then is anything written here
+            check_folder(folder, about)
+            found = search.open_study(url, named, wanted.about(), goal.direction)
+        claim_folder(folder, about, [])
+        with Lock(folder):
+            found = search.open_study(url, named, wanted.about(), goal.direction)
+            shop = Workshop(folder, progress, workers=those)
+            with shown_at(found._storage) if dashboard else contextlib.nullcontext():
+                search.run(shop, wanted, found, alone=storage is None)
+                data = results.report(shop, wanted, found, default, fresh_seeds, [this_command()])
+                show(data, folder)
+                wait_for_reader(dashboard)
+    finish(as_json, {"folder": str(folder), **data["tuned"]})
+
+
+def tuned(job: Job, algorithm: str, file: Path | None) -> dict[str, Range | Choices]:
+    """The space: the algorithm's own, or that of a file, without what was given."""
+    policy = getattr(job.policy, "policy", job.policy)  # the one that a normalised policy has inside
+    gaussian = isinstance(policy, Gaussian) and not job.given.get("learn_sigma")
+    own = space_for(choose("algorithm", algorithm, ALGORITHMS), gaussian) if file is None else read_space(file, algorithm)
+    twice = [name for name in own if name in job.settings]
+    if file is not None and twice:
+        raise InputError(f"{twice[0]} is given and also named in {file}: leave out one of them.")
+    left = {name: values for name, values in own.items() if name not in job.settings}
+    if not left:
+        raise InputError(f"every setting of {algorithm} that would be tuned ({', '.join(own)}) is given: leave one out.")
+    return left
+
+
+@contextlib.contextmanager
+def shown_at(storage: Any) -> Iterator[None]:
+    """optuna-dashboard on the loopback interface, as long as this lasts."""
+    try:
+        import optuna_dashboard
+    except ImportError:
+        raise InputError('optuna-dashboard is not installed: pip install "stormpg[dashboard]".') from None
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve = lambda: optuna_dashboard.run_server(storage, "127.0.0.1", port)
+    threading.Thread(target=serve, daemon=True).start()
+    address = f"http://127.0.0.1:{port}/"
+    out.print(f"Dashboard: {address}", highlight=False)
+    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
+    yield
+
+
+def wait_for_reader(dashboard: bool) -> None:
+    if dashboard and sys.stdin.isatty():
+        out.print("The dashboard stays until Ctrl-C.", highlight=False)
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(1)
+
+
+def show(data: Any, folder: Path) -> None:
+    """The best trials, and what became of the best one on fresh seeds."""
+    for one in data["tables"]:
+        table(one["title"], one["heads"], one["rows"])
+        out.print(one["caption"] + ".", highlight=False)
+    headings = [protocol["short"] for protocol in data["protocols"].values()]
+    for env in data["environments"]:
+        table(f"{env['title']}, fresh seeds", ("return at the end", *headings), result_rows(data, env))
+    values = ", ".join(f"{name} {value:.5g}" for name, value in data["tuned"]["fresh"].items())
+    out.print(f"The objective on fresh seeds: {values} (trial {data['tuned']['trial']} had {data['tuned']['value']:.5g}).")
+    out.print(f"Wrote {folder / 'best.toml'}: stormpg train --config {folder / 'best.toml'}", highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures and tables.md are beside it.", highlight=False)

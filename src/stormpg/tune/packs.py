@@ -1,0 +1,119 @@
+"""Packs: trials of one shape as one compiled batch, run up to a rung, and gone on with from there.
+
+What a pack has reached travels as bytes, so that any worker can go on with it; whatever the machine, the runs are cut into the
+same blocks, so that a trial's numbers do not depend on where it ran or on what was packed with it.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stormpg import files
+from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.columns import Columns
+from stormpg.envs import make
+from stormpg.experiments.units import give_memory_back, split_settings
+from stormpg.iteration import begin
+from stormpg.options import POLICY_OPTIONS, hidden_sizes
+from stormpg.parallel import RUNS_IN_A_BLOCK
+from stormpg.policies import policy_for
+from stormpg.train import check_budget, check_training
+from stormpg.training import Training
+from stormpg.tune.objective import Objective
+
+NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # of a table, to go on and to judge
+
+
+class Problem(NamedTuple):
+    """What every trial of a search has in common."""
+
+    env: str
+    algorithm: str
+    trajectories: int
+    seeds: tuple[int, ...]
+    horizon: int | None
+    objective: Objective
+
+
+class Found(NamedTuple):
+    """What a pack has come to."""
+
+    values: list[float]  # of each trial, by the objective
+    so_far: list[float]  # how good each is on the way
+    diverged: list[int]  # seeds
+    reached: bytes  # to go on from
+
+
+def parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the algorithm, and those of the policy as `policy_for` takes them."""
+    own = {name: value for name, value in settings.items() if name not in POLICY_OPTIONS}
+    policy = {"kind" if name == "policy" else name: value for name, value in settings.items() if name in POLICY_OPTIONS}
+    return own, policy | ({"hidden": hidden_sizes(policy["hidden"])} if "hidden" in policy else {})
+
+
+def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any]:
+    """The algorithm and the policy of a trial; InputError where it cannot be run."""
+    own, policy = parted(settings)
+    algorithm = make_algorithm(problem.algorithm, **own)
+    check_budget(algorithm, problem.trajectories)
+    return algorithm, policy_for(make(problem.env), **policy)
+
+
+def packed(problem: Problem, trials: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Which trials share a shape, and so a program: their numbers, pack by pack."""
+    packs: dict[Any, list[int]] = {}
+    for number, settings in enumerate(trials):
+        algorithm, policy = trial(problem, settings)
+        packs.setdefault(jax.tree.structure((policy, algorithm)), []).append(number)
+    return list(packs.values())
+
+
+def run_pack(
+    problem: Problem, trials: Sequence[Mapping[str, Any]], pause: int | None, before: bytes | None, kept: Sequence[int]
+) -> Found:
+    """Run trials of one shape until `pause`; `before` and `kept`: go on with these of a pack that paused."""
+    algorithms, policies = (list(part) for part in zip(*(trial(problem, settings) for settings in trials), strict=True))
+    training = check_training(make(problem.env), algorithms, policies, list(problem.seeds), problem.horizon)
+    reached = None if before is None else unpacked(training, problem, before, kept)
+    block = RUNS_IN_A_BLOCK if jax.default_backend() == "cpu" else None
+    result = training.run(problem.trajectories, block=block, before=reached, pause=pause)
+    tables = split_settings({name: result.columns[name] for name in NEEDED}, len(trials))
+    diverged = np.asarray(result.states.diverged).reshape(len(trials), -1).sum(axis=1)
+    found = Found(
+        [problem.objective.value(table, problem.trajectories) for table in tables],
+        [problem.objective.on_the_way(table) for table in tables],
+        [int(count) for count in diverged],
+        b"" if pause is None else as_bytes(result.states, result.columns),
+    )
+    give_memory_back()
+    return found
+
+
+def as_bytes(states: Any, columns: Columns) -> bytes:
+    tensors = {f"states/{name}": leaf for name, leaf in files.leaves(states)}
+    tensors |= {f"columns/{name}": np.ascontiguousarray(columns[name]) for name in NEEDED}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "reached"
+        files.write_tensors(file, tensors, {"kind": "stormpg pack"})
+        return file.read_bytes()
+
+
+def unpacked(training: Training, problem: Problem, content: bytes, kept: Sequence[int]) -> Any:
+    """The `Result` of the trials `kept` of a pack."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "reached"
+        file.write_bytes(content)
+        tensors, _ = files.read_tensors(file)
+    part = lambda prefix: {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    seeds, columns = len(problem.seeds), part("columns/")
+    runs = (np.asarray(kept)[:, None] * seeds + np.arange(seeds)).ravel()
+    states = {name: leaf[runs] for name, leaf in part("states/").items()}
+    tables = split_settings(columns, int(columns["setting"].max()) + 1)
+    chosen = [{**tables[old], "setting": np.full_like(tables[old]["setting"], new)} for new, old in enumerate(kept)]
+    table = {name: np.concatenate([one[name] for one in chosen]) for name in NEEDED}
+    like = jax.eval_shape(jax.vmap(begin), *training.runs)
+    return training.result(problem.trajectories, table, files.fill(like, states, "a pack"), complete=False)

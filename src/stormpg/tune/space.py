@@ -1,0 +1,122 @@
+"""Search spaces: which settings of an algorithm and its policy are tuned, and over what."""
+
+import inspect
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stormpg.algorithms import ALGORITHMS, check_type
+from stormpg.errors import InputError, nearest
+from stormpg.options import POLICY_OPTIONS, algorithm_options
+
+
+class Range(NamedTuple):
+    """All numbers, or all whole ones, from `low` to `high`; `log`: evenly by their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+class Choices(NamedTuple):
+    """One of these. A setting that is no float is a shape of its own for each value, and so a compiled program."""
+
+    values: tuple[Any, ...]
+
+
+Space = Mapping[str, Range | Choices]
+
+# By the setting's name, so that a new algorithm has a space at once. Batch sizes have few values: each is a program.
+USUAL: Space = {
+    "eta": Range(0.0003, 0.1, log=True),
+    "delta": Range(0.001, 0.1, log=True),
+    "alpha": Range(0.05, 1.0, log=True),
+    "decay": Range(0.5, 1.0),
+    "S0": Choices((10, 25)),
+    "B": Choices((5, 10)),
+    "m": Choices((3, 10)),
+}
+PLAIN: Space = {"S0": Choices((5, 10, 25))}  # where every batch is of S0
+GAUSSIAN: Space = {"sigma": Range(0.1, 1.0, log=True)}
+
+
+def space_for(algorithm: str, gaussian: bool) -> dict[str, Range | Choices]:
+    """The space that comes with an algorithm; `gaussian`: its policy has a σ that is not learned."""
+    settings = inspect.signature(ALGORITHMS[algorithm]).parameters
+    own = USUAL if "B" in settings else {**USUAL, **PLAIN}
+    return {name: values for name, values in own.items() if name in settings} | (dict(GAUSSIAN) if gaussian else {})
+
+
+def read_space(file: Path, algorithm: str) -> dict[str, Range | Choices]:
+    """A space from a TOML file: a table for each setting, with low and high (and log), or with choices."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError:
+        raise InputError(f"there is no file {file}: give a TOML file to --space.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not TOML: {error}.") from None
+    own = set(inspect.signature(ALGORITHMS[algorithm]).parameters)
+    types = {name: kind for name, kind in algorithm_options().items() if name in own} | POLICY_OPTIONS
+    for name in content:
+        if name not in types:
+            raise InputError(f"{file} names {name!r}, which {algorithm} and its policy do not have: {nearest(name, types)}.")
+    if not content:
+        raise InputError(f"{file} names no setting; expected a table such as [eta] with low and high.")
+    return {name: dimension(f"{file}: [{name}]", name, given, types[name]) for name, given in content.items()}
+
+
+def dimension(where: str, name: str, given: Any, kind: type) -> Range | Choices:
+    """One table of the file."""
+    keys = set(given) if isinstance(given, dict) else set()
+    if keys == {"choices"} and isinstance(given["choices"], list) and given["choices"]:
+        for value in given["choices"]:
+            checked(where, name, value, kind)
+        return Choices(tuple(given["choices"]))
+    if not {"low", "high"} <= keys <= {"low", "high", "log"} or kind not in (int, float):
+        numbers = "low and high (and log), or " if kind in (int, float) else ""
+        raise InputError(f"{where} is {given!r}; expected {numbers}choices, which is a list.")
+    low, high, log = given["low"], given["high"], given.get("log", False)
+    for value in (low, high):
+        checked(where, name, value, kind)
+    if not low < high or not isinstance(log, bool) or (log and low <= 0):
+        raise InputError(f"{where} goes from {low} to {high}, log = {log}; expected low < high, and above 0 where log is true.")
+    return Range(float(low), float(high), log) if kind is float else Range(low, high, log)
+
+
+def checked(where: str, name: str, value: Any, kind: type) -> None:
+    try:
+        check_type(name, value, kind)
+    except InputError as error:
+        raise InputError(f"{where} {error}") from None
+
+
+def distributions(space: Space) -> dict[str, Any]:
+    """The space as Optuna has it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    def one(values: Range | Choices) -> Any:
+        if isinstance(values, Choices):
+            return CategoricalDistribution(values.values)
+        low, high = values.low, values.high
+        if isinstance(low, int) and isinstance(high, int):
+            return IntDistribution(low, high, log=values.log)
+        return FloatDistribution(low, high, log=values.log)
+
+    return {name: one(values) for name, values in space.items()}
+
+
+def within(space: Space, name: str, value: Any) -> bool:
+    """Whether the space has this value of a setting."""
+    values = space.get(name)
+    if values is None or isinstance(values, Choices):
+        return values is not None and value in values.values
+    return values.low <= value <= values.high
+
+
+def plain(space: Space) -> dict[str, Any]:
+    """As JSON holds it."""
+    return {
+        name: {"choices": list(v.values)} if isinstance(v, Choices) else {"low": v.low, "high": v.high, "log": v.log}
+        for name, v in space.items()
+    }
