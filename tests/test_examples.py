@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.py")), ids=lambda f: f.name)
 def test_example(file, capsys, monkeypatch):
     monkeypatch.setattr(algorithms, "ALGORITHMS", algorithms.ALGORITHMS)
+    monkeypatch.setattr(sys, "argv", [str(file)])
     before = set(algorithms.ALGORITHMS)
     runpy.run_path(str(file), run_name="__main__")
     for name in set(algorithms.ALGORITHMS) - before:

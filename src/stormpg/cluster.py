@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import signal
 import socket
+import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,29 +43,43 @@ def check_address(where: str) -> str:
     return where
 
 
-@contextlib.contextmanager
-def cluster(where: str) -> Iterator[Any]:
-    """Ray, connected to `where`. A cluster that was started for this ends with it; one that is in use already is used."""
-    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
-    if where == HERE:
-        os.environ.update({name: value for name, value in LOOPBACK.items() if name not in os.environ})
+def imported(where: str = HERE) -> Any:
+    """Ray, which reads these variables when it is imported."""
+    for name, value in (QUIET | (LOOPBACK if where == HERE else {})).items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError:
         raise InputError('Ray is not installed: pip install "stormpg[ray]".') from None
+    return ray
+
+
+@contextlib.contextmanager
+def cluster(where: str) -> Iterator[Any]:
+    """Ray, connected to `where`. A cluster that was started for this ends with it; one that is in use already is used."""
+    ray = imported(where)
     if ray.is_initialized():
         yield ray
         return
     check_address(where)
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    try:
-        if where == HERE:
-            ray.init(address="local", num_cpus=cores(), include_dashboard=False, **quiet)
-        else:
-            ray.init(where, **quiet)
-    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-        raise InputError(f"cannot work on the Ray cluster at {where}: {error}.") from None
+    local: dict[str, Any] = {"num_cpus": cores(), "include_dashboard": False}
+    # JAX warns of forks; those that start Ray run another program at once.
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning), own_handler():
+        try:
+            ray.init("local", **local, **quiet) if where == HERE else ray.init(where, **quiet)
+        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+            raise InputError(f"cannot work on the Ray cluster at {where}: {error}.") from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def own_handler() -> Iterator[None]:
+    """Keep what is done on SIGTERM: Ray's own handler would leave before anything is saved."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

@@ -147,10 +147,18 @@ class Compiled(NamedTuple):
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array) -> tuple[Array, State, Row]:
         return chunk(self.env, self.horizon, policy, algorithm, states, budget, pause)
 
-    def lowered(self, policy: Any, algorithm: Algorithm, seeds: np.ndarray) -> Any:
-        """The program of a chunk before it is compiled. What is traced for it is not traced again."""
+    def lowered(self, policy: Any, algorithm: Algorithm, seeds: np.ndarray, device: jax.Device | None = None) -> Any:
+        """The program of a chunk before it is compiled. What is traced for it is not traced again.
+
+        `device`: which its arguments are bound to, if they are.
+        """
         budget = jnp.asarray(0)
         states = self.starter.eval_shape(self.env, self.horizon, policy, algorithm, seeds, budget)[0]
+        if device is not None:
+            policy, algorithm, budget = jax.device_put((policy, algorithm, budget), device)
+            there = jax.sharding.SingleDeviceSharding(device)
+            bound = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there, weak_type=x.weak_type)
+            states = jax.tree.map(bound, states)
         return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget, budget)
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stormpg.acting import actor
+from stormpg.acting import Actor, actor
 from stormpg.algorithms import Algorithm
 from stormpg.envs.base import Discrete, OutsideEnvironment, VectorEnv
 from stormpg.errors import EnvironmentFailure
@@ -29,8 +29,8 @@ from stormpg.trajectories import RUNS, Trajectories, noise_of
 class Sampler:
     """Keeps the slots of an outside environment open, and plays episodes in them."""
 
-    def __init__(self, env: OutsideEnvironment, horizon: int) -> None:
-        self.env, self.horizon = env, horizon
+    def __init__(self, env: OutsideEnvironment, horizon: int, acting: Callable[[Any, Tree], Actor] = actor) -> None:
+        self.env, self.horizon, self.acting = env, horizon, acting
         self.slots: VectorEnv | None = None
         self.asked = 0
 
@@ -57,12 +57,16 @@ class Sampler:
 
     def sample(self, policy: Any, params: Tree, key: Array, n: int, deterministic: bool = False) -> Trajectories:
         """n trajectories under π_ξ, without their log-probabilities, which JAX computes for the whole batch at once."""
-        slots = self.open(n)
         words, noise = _randomness(traceable(policy), key, n, self.horizon)
-        seeds = np.asarray(words)[:, -1] >> 1
         if not jax.dtypes.issubdtype(noise.dtype, jax.dtypes.prng_key):
             noise = np.asarray(noise)
-        acting, count = actor(policy, params), slots.num_envs
+        return self.play(policy, params, np.asarray(words)[:, -1] >> 1, noise, deterministic)
+
+    def play(self, policy: Any, params: Tree, seeds: np.ndarray, noise: Any, deterministic: bool = False) -> Trajectories:
+        """The episodes of these seeds, [n], with this noise in their actions, [n, H, ...]."""
+        n = len(seeds)
+        slots = self.open(n)
+        acting, count = self.acting(policy, params), slots.num_envs
         parts: list[Any] = []
         for first in range(0, n, count):
             mine = np.minimum(np.arange(first, first + count), n - 1)
@@ -163,12 +167,19 @@ large_each, small_each, drawn_each = (_each_run(f, 0, 0, 0, 0, None) for f in (_
 
 
 class Outside:
-    """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk."""
+    """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk.
+
+    `workers`: on so many Ray actors; None: in this process.
+    """
 
     goes_ahead = False
 
-    def __init__(self, env: OutsideEnvironment, horizon: int) -> None:
+    def __init__(self, env: OutsideEnvironment, horizon: int, workers: int | None = None) -> None:
         self.sampler = Sampler(env, horizon)
+        if workers is not None:
+            from stormpg.distant import Distant
+
+            self.sampler = Distant(env, horizon, workers)
 
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
         states = begin_each(policy, algorithm, seeds)

@@ -32,19 +32,22 @@ def train(
     checkpoint: Interval | None = Interval(),  # noqa: B008 - it is a constant
     resume: bool = False,
     logs: Sequence[Logger] = (),
+    rollout_workers: int | None = None,
 ) -> Result:
     """Train every seed with a budget of trajectories, large batches included; a batch that would not fit is not sampled.
 
-    env           a name, an environment, or a Gymnasium environment, vector environment or factory
-    algorithm     one, its name, or a list that differs in float settings only: these run as one batch beside the seeds
-    seeds, seed   that many seeds from `seed` on; or the seeds themselves
-    horizon       H; the environment's own by default
-    policy        `policy_for(env)` by default; or a list, one for each algorithm
-    out           a folder to write the run to
-    progress      called after each chunk with a `Progress`; returning False stops
-    checkpoint    how often the whole state is written to `out` on the way; None: never
-    resume        go on with the run that was begun in `out` with the same arguments
-    logs          loggers that are sent every iteration, see `logs`
+    env              a name, an environment, or a Gymnasium environment, vector environment or factory
+    algorithm        one, its name, or a list that differs in float settings only: these run as one batch beside the seeds
+    seeds, seed      that many seeds from `seed` on; or the seeds themselves
+    horizon          H; the environment's own by default
+    policy           `policy_for(env)` by default; or a list, one for each algorithm
+    out              a folder to write the run to
+    progress         called after each chunk with a `Progress`; returning False stops
+    checkpoint       how often the whole state is written to `out` on the way; None: never
+    resume           go on with the run that was begun in `out` with the same arguments
+    logs             loggers that are sent every iteration, see `logs`
+    rollout_workers  play the episodes of an environment outside JAX on so many Ray actors; the result is the same for any
+                     number of them, and that of None, which plays them in this process, to rounding
     """
     env = as_environment(env)
     algorithms: list[Any] = (
@@ -57,9 +60,11 @@ def train(
     numbers = list(range(seed, seed + _whole("seeds", seeds))) if isinstance(seeds, int) else [int(s) for s in seeds]
     training = check_training(env, algorithms, policies, numbers, horizon)
     check_budget(algorithms[0], trajectories)
+    if rollout_workers is not None:
+        check_workers(training, rollout_workers)
     if out is None:
-        return training.run(trajectories, progress, logs=logs)
-    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume, logs)
+        return training.run(trajectories, progress, logs=logs, rollout_workers=rollout_workers)
+    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume, logs, rollout_workers)
 
 
 def run_in_folder(
@@ -70,6 +75,7 @@ def run_in_folder(
     checkpoint: Interval | None,
     resume: bool,
     logs: Sequence[Logger],
+    rollout_workers: int | None = None,
 ) -> Result:
     """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
     from stormpg import store
@@ -91,7 +97,7 @@ def run_in_folder(
             begun = last_good(folder, mark, lambda i: _shapes(blocks[i]))
         keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
         try:
-            result = training.run(trajectories, progress, keeper, block, logs=logs)
+            result = training.run(trajectories, progress, keeper, block, logs=logs, rollout_workers=rollout_workers)
         except EnvironmentFailure as error:
             keeper.write()
             raise EnvironmentFailure(f"{error} The state before it is saved: resume the run in {folder}.") from error
@@ -142,6 +148,16 @@ def check_training(
     for policy in policies:
         check_policy(env, policy)
     return Training(env, tuple(_algorithm(a) for a in algorithms), tuple(policies), tuple(seeds), length)
+
+
+def check_workers(training: Training, workers: int) -> None:
+    """InputError where the rollouts cannot be played on actors."""
+    from stormpg.distant import pickled, sendable
+
+    _whole("rollout_workers", workers)
+    sendable(training.env)
+    for policy in training.policies:
+        pickled("the policy", policy)
 
 
 def check_budget(algorithm: Algorithm, trajectories: int) -> None:

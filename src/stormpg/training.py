@@ -27,7 +27,7 @@ from stormpg.errors import InputError
 from stormpg.iteration import Row, State, unfinished
 from stormpg.logs import Logger, send
 from stormpg.outside import Outside
-from stormpg.parallel import as_here, block_size, cores, cut, in_blocks, together
+from stormpg.parallel import as_here, at_home, block_size, cores, cut, devices, in_blocks, together
 from stormpg.records import stack, traceable
 from stormpg.result import Progress, Result, Watch
 
@@ -68,7 +68,10 @@ class Training:
         """How many runs are computed together on this machine."""
         if isinstance(self.env, OutsideEnvironment):
             return 1
-        return block_size(self.count, cores()) if jax.default_backend() == "cpu" else self.count
+        where = devices()
+        if where[0].platform == "cpu":
+            return block_size(self.count, max(cores(), len(where)))
+        return -(-self.count // len(where))
 
     def run(
         self,
@@ -79,10 +82,12 @@ class Training:
         before: Result | None = None,
         logs: Sequence[Logger] = (),
         pause: int | None = None,
+        rollout_workers: int | None = None,
     ) -> Result:
         """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result.
 
         `pause`: stop at the first unit after so many trajectories, such that going on from there changes nothing.
+        `rollout_workers`: play the episodes of an environment outside JAX on so many Ray actors.
         """
         began, stop, lock = time.perf_counter(), threading.Event(), threading.Lock()
         watch = Watch(trajectories, began, progress, stop)
@@ -92,9 +97,11 @@ class Training:
             reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
         engine: Outside | Compiled
         if isinstance(self.env, OutsideEnvironment):
-            engine = Outside(self.env, self.horizon)
+            engine = Outside(self.env, self.horizon, rollout_workers)
         else:
             engine = Compiled(self.env, self.horizon, len(blocks))
+        where = devices()[: len(blocks)] if isinstance(engine, Compiled) else []
+        place = lambda number: where[number % len(where)] if len(where) > 1 else None  # None: as JAX has it
 
         def work(number: int) -> tuple[State, list[Row]]:
             told = len(reached[number].rows) if number in reached else 0
@@ -110,20 +117,24 @@ class Training:
                 watch.report(number, states, rows[-1])
                 return not stop.is_set()
 
-            return run(engine, blocks[number], trajectories, reached.get(number), report, pause or trajectories)
+            until = pause or trajectories
+            return run(engine, blocks[number], trajectories, reached.get(number), report, until, place(number))
 
-        alone, compiling = True, ThreadPoolExecutor(1)
+        workers, compiling = 1, ThreadPoolExecutor(1)
         if isinstance(engine, Compiled):
-            program = engine.lowered(*blocks[0])
-            alone = len(blocks) == 1 or calls_a_library(program)
+            program = engine.lowered(*blocks[0], place(0))
+            workers = max(cores(), len(where))
+            if len(blocks) > 1 and calls_a_library(program):  # one block has no other to wait for
+                workers = 1 if where[0].platform == "cpu" else len(where)
             compiling.submit(as_here(_compile), program)  # while the first batch is prepared
         try:
-            done = in_blocks(work, len(blocks), workers=1 if alone else cores())
+            done = in_blocks(work, len(blocks), workers)
         finally:
             compiling.shutdown()
             if isinstance(engine, Outside):
                 engine.close()
-        states = together([states for states, _ in done], self.count)
+        ends = [states for states, _ in done]
+        states = together(at_home(ends) if len(where) > 1 else ends, self.count)
         table: Columns = Table(self.env.name, self.algorithms, self.seeds, [rows for _, rows in done])
         table = table if before is None else extend(before.columns, table)
         whole = not stop.is_set() and (pause is None or pause >= trajectories)
@@ -142,16 +153,20 @@ def run(
     reached: Reached | None,
     report: Callable[[State, list[Row]], bool],
     pause: int,
+    device: jax.Device | None = None,
 ) -> tuple[State, list[Row]]:
-    """A block of runs until its budget is spent or `report` says no: its states, and its rows, each [iterations, runs]."""
-    policy, algorithm, seeds = jax.device_put(block)  # once, not for every chunk
-    budget = jnp.asarray(trajectories)
+    """A block of runs until its budget is spent or `report` says no: its states, and its rows, each [iterations, runs].
+
+    `device`: where it is computed; all that it is computed from must be there.
+    """
+    policy, algorithm, seeds = jax.device_put(block, device)  # once, not for every chunk
+    budget = jax.device_put(jnp.asarray(trajectories), device)
     if reached is not None:
-        states, collected = reached.states, list(reached.rows)
+        states, collected = jax.device_put(reached.states, device), list(reached.rows)
     else:
         states, first = engine.start(policy, algorithm, seeds, budget)
         collected = [] if first is None else [jax.tree.map(np.asarray, first)]
-    for reached_states, rows in chunks(engine, policy, algorithm, states, trajectories, pause):
+    for reached_states, rows in chunks(engine, policy, algorithm, states, trajectories, pause, device):
         states = reached_states
         collected.append(rows)
         if not report(states, collected):
@@ -160,13 +175,20 @@ def run(
 
 
 def chunks(
-    engine: Compiled | Outside, policy: Any, algorithm: Algorithm, states: State, trajectories: int, pause: int
+    engine: Compiled | Outside,
+    policy: Any,
+    algorithm: Algorithm,
+    states: State,
+    trajectories: int,
+    pause: int,
+    device: jax.Device | None,
 ) -> Iterator[tuple[State, Row]]:
     """States and rows, [iterations, runs], after each chunk until the budget is spent or all runs come to the pause.
 
     An accelerator computes the next chunk while the rows of one are read.
     """
-    budget, until, waiting = jnp.asarray(trajectories), jnp.asarray(pause), deque[tuple[State, Future[Row]]]()
+    budget, until = jax.device_put((jnp.asarray(trajectories), jnp.asarray(pause)), device)
+    waiting = deque[tuple[State, Future[Row]]]()
     with ThreadPoolExecutor(1) as reader:
         going = True
         while going or waiting:

@@ -17,7 +17,7 @@ from stormpg.envs import OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.logs import open_logs
-from stormpg.options import Job
+from stormpg.options import Job, from_flag
 from stormpg.result import Progress, Result
 from stormpg.store import ITERATES
 from stormpg.terminal import out, progress_bar, table
@@ -39,6 +39,7 @@ def train_command(
     horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
     async_envs: Annotated[bool | None, typer.Option("--async-envs", help="gym: one process for each environment.")] = None,
     env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: seconds that a step may take.")] = None,
+    rollout_workers: Annotated[str | None, flag("rollout_workers", int, "gym: play episodes on so many Ray actors.")] = None,
     config: Config = None,
     folder: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
@@ -54,6 +55,8 @@ def train_command(
         **{"async_envs": async_envs, "env_timeout": env_timeout},
         **settings,
     }
+    # No part of what is computed, so that a run may be resumed with another number of them.
+    workers = None if rollout_workers is None else from_flag("rollout_workers", rollout_workers, int)
     if resume is not None:
         given = [f"--{name.replace('_', '-')}" for name, value in {**flags, "out": folder}.items() if value is not None]
         if given:
@@ -78,6 +81,7 @@ def train_command(
             checkpoint=Interval(checkpoint_seconds, checkpoint_iterations),
             resume=resume is not None,
             logs=logs,
+            rollout_workers=workers,
         )
     if signals and not result.complete:
         where = f" Go on with: stormpg train --resume {folder}" if folder else " Nothing was kept: there was no --out."

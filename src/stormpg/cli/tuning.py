@@ -79,12 +79,13 @@ def tune_command(
     with workers(where) as those, unit_bar("tune") as progress:
         if storage:  # which may not answer; only then is anything written here
             check_folder(folder, about)
-            found = search.open_study(url, named, wanted.about(), goal.direction)
+            search.close(search.open_study(url, named, wanted.about(), goal.direction))
         claim_folder(folder, about, [])
         with Lock(folder):
             found = search.open_study(url, named, wanted.about(), goal.direction)
             shop = Workshop(folder, progress, workers=those)
-            with shown_at(found._storage) if dashboard else contextlib.nullcontext():
+            with contextlib.ExitStack() as end, shown_at(found._storage) if dashboard else contextlib.nullcontext():
+                end.callback(search.close, found)
                 search.run(shop, wanted, found, alone=storage is None)
                 data = results.report(shop, wanted, found, default, fresh_seeds, [this_command()])
                 show(data, folder)

@@ -165,7 +165,7 @@ def by_prescription(algorithm: str, problems: int, share: float, seeds: int, mos
 
 def device_for(algorithm: str) -> Any:
     """Counts are drawn in many short loops, each of which a GPU would wait for."""
-    return jax.devices("cpu")[0] if algorithm != "storm-pg" else jax.devices()[0]
+    return jax.local_devices(backend="cpu")[0] if algorithm != "storm-pg" else jax.local_devices()[0]
 
 
 def assembled(shares: np.ndarray, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -87,6 +87,13 @@ def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) ->
     return study
 
 
+def close(study: Any) -> None:
+    """Let go of the study's storage: a server's connections are few."""
+    storage = getattr(study._storage, "_backend", study._storage)
+    storage.remove_session()
+    storage.engine.dispose()
+
+
 def hidden(url: str) -> str:
     """An address without its password."""
     scheme, mark, rest = url.partition("://")

@@ -1,0 +1,64 @@
+"""Trials of one shape as one compiled batch, against the same trials one after another.
+
+    python benchmarks/packing.py
+
+Both run the same settings with the same seeds in this process, with programs compiled before the clock starts, and then as a
+user would without packing: a command for each trial (with compiled programs kept on the disk), measured on a few of them.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import stormpg
+from stormpg.tune.objective import Objective
+from stormpg.tune.packs import Problem, run_pack, trial
+
+TRIALS, TRAJECTORIES, COMMANDS = 64, 500, 3
+
+
+def seconds(work) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def settings(count: int) -> list[dict]:
+    random = np.random.default_rng(0)
+    return [
+        {"S0": 10, "B": 5, "eta": float(10 ** random.uniform(-3, -1.5)), "alpha": float(random.uniform(0.1, 1))}
+        for _ in range(count)
+    ]
+
+
+def main() -> None:
+    trials = settings(TRIALS)
+    for seeds in (16, 4, 1):
+        problem = Problem("cartpole-continuous", "storm-pg", TRAJECTORIES, tuple(range(seeds)), None, Objective())
+        packed = lambda problem=problem: run_pack(problem, trials, None, None, [])
+        pairs = [trial(problem, one) for one in trials]
+
+        def alone(pairs=pairs, problem=problem):
+            for algorithm, policy in pairs:
+                stormpg.train(problem.env, algorithm, problem.trajectories, list(problem.seeds), policy=policy)
+
+        packed()
+        alone(pairs[:1])
+        together, apart = seconds(packed), seconds(alone)
+        print(f"{TRIALS} trials of {seeds} seeds: packed {together:.1f} s, one after another {apart:.1f} s, "
+              f"{apart / together:.1f} times", flush=True)  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--trajectories", str(TRAJECTORIES)]
+        one = lambda i: [*command, "--seeds", "16", "--eta", str(trials[i]["eta"]), "--out", f"{folder}/{i}"]
+        subprocess.run(one(0), check=True, capture_output=True)
+        several = seconds(lambda: [subprocess.run(one(i + 1), check=True, capture_output=True) for i in range(COMMANDS)])
+    print(
+        f"a command for each trial of 16 seeds: {several / COMMANDS:.1f} s each, {TRIALS * several / COMMANDS:.0f} s for {TRIALS}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Several devices in one process, and one process on each of several hosts: where the runs are, and that they are the same.
+
+In processes of their own: how many devices there are is settled when JAX starts. A CPU passes for any number of them.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stormpg import store
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Five runs in three blocks, on whatever number of devices; chunks are short, so that there are many.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import jax, stormpg
+from stormpg import checkpoints, compiled, store, training
+from stormpg.train import check_training
+
+root, what = Path(sys.argv[1]), sys.argv[2].split()
+training.cores = lambda: 3
+compiled.CHUNK, compiled.LONGER = 2, 1
+chunk, used = compiled.Compiled.chunk, []
+
+def recorded(self, *arguments):
+    (device,) = {device for leaf in jax.tree.leaves(arguments) for device in leaf.devices()}
+    used.append(device.id)
+    return chunk(self, *arguments)
+
+compiled.Compiled.chunk = recorded
+env, algorithm = stormpg.make("chain"), stormpg.storm_pg(S0=4, B=2)
+job = dict(env=env, algorithm=algorithm, trajectories=60, seeds=5, horizon=6)
+found = {}
+for name in what:
+    do, _, folder = name.partition(":")
+    used.clear()
+    if do == "whole":
+        result = stormpg.train(**job, out=root / folder)
+    elif do == "begin":
+        calls = iter(range(4))
+        go_on = lambda now: next(calls, None) is not None
+        result = stormpg.train(**job, out=root / folder, progress=go_on, checkpoint=checkpoints.Interval(None, 1))
+        assert not result.complete
+    elif do == "resume":
+        result = stormpg.train(**job, out=root / folder, resume=True)
+    elif do == "before":
+        mine = check_training(env, [algorithm], [stormpg.policy_for(env)], list(range(5)), 6)
+        result = mine.run(60, before=mine.run(60, pause=20))
+        store.save(result, root / folder)
+    elif do == "chosen":
+        with jax.default_device(jax.local_devices()[1]):
+            result = stormpg.train(**job, out=root / folder)
+    found[name] = sorted(set(used))
+    ends = jax.tree.leaves(result.states)
+    assert len({device for leaf in ends for device in leaf.devices()}) == 1
+    assert not any(leaf.committed for leaf in ends)
+print(json.dumps(found))
+"""
+
+
+def environment(devices: int) -> dict[str, str]:
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    return {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+
+
+def used(devices: int, folder: Path, *what: str) -> dict[str, list[int]]:
+    """What is done by a process with so many devices, and the numbers of those that chunks were computed on."""
+    call = [sys.executable, "-c", PROGRAM, str(folder), " ".join(what)]
+    done = subprocess.run(call, env=environment(devices), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_runs_are_the_same_on_several_devices(tmp_path):
+    """In one piece, interrupted and gone on with by a process with more or fewer devices, or after a result."""
+    assert used(1, tmp_path, "whole:one", "begin:from-one") == {"whole:one": [0], "begin:from-one": [0]}
+    places = used(2, tmp_path, "whole:two", "begin:from-two", "resume:from-one", "before:before", "chosen:chosen")
+    assert places.pop("chosen:chosen") == [1]
+    assert set(map(tuple, places.values())) == {(0, 1)}
+    assert used(1, tmp_path, "resume:from-two") == {"resume:from-two": [0]}
+    for name in ("two", "from-one", "from-two", "before", "chosen"):
+        for file in ("metrics.parquet", "policy.safetensors", "state.safetensors"):
+            assert (tmp_path / name / file).read_bytes() == (tmp_path / "one" / file).read_bytes(), (name, file)
+
+
+def test_more_devices_than_runs(tmp_path):
+    assert used(8, tmp_path, "whole:eight") == {"whole:eight": [0, 1, 2, 3, 4]}
+
+
+def hosts(folder: Path, processes: int) -> str:
+    """examples/hosts.py on so many hosts with two devices each, all of them this machine; what the first one prints."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    call = [sys.executable, str(ROOT / "examples" / "hosts.py"), "--coordinator", address, "--processes", str(processes)]
+    call += ["--seeds", "5", "--trajectories", "60", "--horizon", "30", "--out", str(folder)]
+    running = [
+        subprocess.Popen(
+            [*call, "--process", str(k)], env=environment(2), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for k in range(processes)
+    ]
+    try:
+        said = [process.communicate(timeout=240) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0] * processes, said
+    return said[0][0]
+
+
+def test_hosts_share_the_seeds(tmp_path):
+    """Each seed is trained once, and is the seed of one process that trains them all: to rounding, as in any batch."""
+    printed = hosts(tmp_path / "shared", 2)
+    hosts(tmp_path / "alone", 1)
+    folders = [tmp_path / "shared" / f"host-{k}" for k in range(2)]
+    assert [store.read_config(folder)["seeds"] for folder in folders] == [[0, 2, 4], [1, 3]]
+    assert all(f"seed {seed}:" in printed for seed in range(5))
+    alone = store.read_metrics(tmp_path / "alone" / "host-0")
+    for folder in folders:
+        table = store.read_metrics(folder)
+        for seed in store.read_config(folder)["seeds"]:
+            for column in ("return", "steps", "gradient_norm"):
+                one, other = (columns[column][columns["seed"] == seed][:10] for columns in (table, alone))
+                np.testing.assert_allclose(one, other, rtol=2e-3, atol=1e-5)

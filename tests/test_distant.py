@@ -1,0 +1,269 @@
+"""Rollouts on Ray actors: the same numbers on any number of them, whatever happens to one."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import stormpg
+from stormpg import distant
+from stormpg.cluster import cluster
+from stormpg.envs import gym
+from stormpg.errors import EnvironmentFailure, InputError
+
+PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
+SMALL = {"trajectories": 20, "seeds": 1, "horizon": 15}
+ALGORITHM = stormpg.storm_pg(S0=5, B=3)
+
+
+class Toy(gymnasium.Env):
+    """Pays the action, and at step 3 does what a test asks for: always, or where there is no file `once` yet."""
+
+    def __init__(self, trouble=None, once=None, render_mode=None):
+        self.observation_space, self.action_space = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,))
+        self.trouble, self.once = trouble, once
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.uniform(size=3).astype(np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = float(action[0])
+        if self.trouble and self.steps == 3 and not (self.once and self.once.exists()):
+            if self.once:
+                self.once.touch()
+            if self.trouble == "raise":
+                raise ZeroDivisionError("the wheel came off")
+            if self.trouble == "reward":
+                reward = float("nan")
+            if self.trouble == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.np_random.uniform(size=3).astype(np.float32), reward, self.steps >= 6, False, {}
+
+
+def toy(**settings):
+    """By one name, so that the runs of one test are of one environment."""
+    return gym.from_factory("toy", lambda **more: Toy(**settings, **more))
+
+
+class Coin:
+    """A user's policy: no noise of its own, so that it is sent keys."""
+
+    def init(self, key):
+        return jax.random.normal(key, (4,))
+
+    def logit(self, params, observation):
+        return params @ observation
+
+    def sample(self, params, key, observation):
+        return jax.random.bernoulli(key, jax.nn.sigmoid(self.logit(params, observation))).astype(int)
+
+    def log_prob(self, params, observation, action):
+        return jax.nn.log_sigmoid((2 * action - 1) * self.logit(params, observation))
+
+    def mode(self, params, observation):
+        return (self.logit(params, observation) > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """One cluster for all tests: a start takes seconds."""
+    with contextlib.ExitStack() as held:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX's, of the processes that Ray starts
+            started = held.enter_context(cluster("ray"))
+        yield started
+
+
+def check_same(a, b):
+    """Every number of two results, bit for bit."""
+    for name, column in a.columns.items():
+        np.testing.assert_array_equal(column, b.columns[name], name)
+    jax.tree.map(np.testing.assert_array_equal, a.states.params, b.states.params)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "policy"), [(PENDULUM, None), (CARTPOLE, None), (CARTPOLE, Coin())], ids=["pendulum", "cartpole", "keys"]
+)
+def test_any_number_of_actors_gives_the_same_numbers(ray, env, policy):
+    one, two, four = (stormpg.train(env, ALGORITHM, **SMALL, policy=policy, rollout_workers=n) for n in (1, 2, 4))
+    check_same(one, two)
+    check_same(one, four)
+    here = stormpg.train(env, ALGORITHM, **SMALL, policy=policy)
+    np.testing.assert_allclose(one.columns["return"][:4], here.columns["return"][:4], rtol=1e-5)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5), one.states.params, here.states.params)
+
+
+@pytest.mark.slow
+def test_schedules_normalisation_and_more_actors_than_trajectories(ray):
+    policy = stormpg.policy_for(stormpg.make(PENDULUM), normalise=True, learn_sigma=True)
+    algorithm = stormpg.make_algorithm("svrpg", S0=5, B=2, m=2)
+    check_same(*(stormpg.train(PENDULUM, algorithm, **SMALL, policy=policy, rollout_workers=n) for n in (2, 3)))
+
+
+@pytest.mark.slow
+def test_a_function_of_the_users_makes_the_environments(ray):
+    def factory(**more):
+        return Toy(**more)
+
+    a, b = (stormpg.train(factory, ALGORITHM, **SMALL, rollout_workers=n) for n in (None, 2))
+    np.testing.assert_allclose(a.columns["return"], b.columns["return"], rtol=1e-4)
+
+
+def pids(ray, sampler):
+    return ray.get([one.__ray_call__.remote(lambda player: os.getpid()) for one in sampler.actors])
+
+
+def ended(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_gone_is_started_again_and_all_end_with_the_sampler(ray):
+    env = stormpg.make(PENDULUM)
+    policy = stormpg.policy_for(env)
+    params = policy.init(jax.random.key(0))
+    with distant.Distant(env, 10, 2) as sampler:
+        sample = lambda: sampler.sample(policy, params, jax.random.key(1), 5)
+        first, before = sample(), pids(ray, sampler)
+        os.kill(before[0], signal.SIGKILL)
+        jax.tree.map(np.testing.assert_array_equal, first, sample())
+        after = pids(ray, sampler)
+        assert after[0] != before[0]
+        assert after[1] == before[1]
+    until = time.monotonic() + 20
+    while not all(map(ended, after)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert all(map(ended, after))
+
+
+@pytest.mark.slow
+def test_an_actor_killed_in_an_episode_plays_its_part_again(ray, tmp_path):
+    killed = stormpg.train(toy(trouble="kill", once=tmp_path / "once"), ALGORITHM, **SMALL, rollout_workers=2)
+    assert (tmp_path / "once").exists()
+    check_same(killed, stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=2))
+
+
+@pytest.mark.slow
+def test_an_actor_that_dies_each_time_ends_the_run(ray, tmp_path):
+    with pytest.raises(EnvironmentFailure, match=r"toy: a rollout worker .* seeds \[\d+.* died each of 4 times.*resume"):
+        stormpg.train(toy(trouble="kill"), ALGORITHM, **SMALL, rollout_workers=1, out=tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trouble", ["raise", "reward"])
+def test_a_failure_of_the_environment_is_told_as_without_actors(ray, trouble):
+    told = []
+    for workers in (None, 2):
+        with pytest.raises(EnvironmentFailure, match=r"at step 3 of the episode with seed \d+\.$") as failure:
+            stormpg.train(toy(trouble=trouble), ALGORITHM, **SMALL, rollout_workers=workers)
+        told.append(str(failure.value))
+    assert told[0] == told[1]
+
+
+@pytest.mark.slow
+def test_a_run_is_resumed_with_any_number_of_actors(ray, tmp_path):
+    whole = stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=2)
+    for workers in (1, None):
+        folder = tmp_path / f"run-{workers}"
+        stop = lambda now: now.trajectories < 10
+        assert not stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=2, out=folder, progress=stop).complete
+        resumed = stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=workers, out=folder, resume=True)
+        assert resumed.complete
+        if workers:
+            check_same(whole, resumed)
+        else:
+            np.testing.assert_allclose(whole.columns["return"], resumed.columns["return"], rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_command(ray, command, tmp_path):
+    sizes = ["--S0", "4", "--B", "2", "--trajectories", "8", "--seeds", "1", "--horizon", "5"]
+    assert command("train", CARTPOLE, *sizes, "--rollout-workers", "2", "--out", "run")[0] == 0
+    code, _, err = command("train", "--resume", "run", "--rollout-workers", "1")
+    assert code == 2
+    assert "is finished" in err
+
+
+@pytest.mark.slow
+def test_sigterm_still_saves_the_run(tmp_path):
+    """A cluster that the command starts by itself does not take its signals."""
+    sizes = ["--S0", "4", "--B", "2", "--trajectories", "100000", "--seeds", "1", "--horizon", "5"]
+    call = [
+        sys.executable,
+        "-m",
+        "stormpg",
+        "train",
+        CARTPOLE,
+        *sizes,
+        "--rollout-workers",
+        "1",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    with subprocess.Popen([*call, "--checkpoint-iterations", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        until = time.monotonic() + 90
+        while not list((tmp_path / "run").glob("checkpoint-*")) and running.poll() is None and time.monotonic() < until:
+            time.sleep(0.1)
+        running.terminate()
+        said = running.communicate(timeout=60)[0].decode()
+    assert running.returncode == 128 + signal.SIGTERM, said
+    assert "Go on with: stormpg train --resume" in said
+    assert "Warning" not in said
+
+
+class Held(gymnasium.Env):
+    """Made from something that cannot be pickled."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (1,))
+
+
+def test_what_cannot_be_played_on_actors_is_refused(tmp_path):
+    lock = threading.Lock()
+    bare = gymnasium.make("CartPole-v1").unwrapped
+    bare.spec = None
+    vector = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    for env, workers, words in (
+        ("cartpole", 2, "cartpole runs inside JAX; rollout_workers is for environments outside it"),
+        (CARTPOLE, 0, "rollout_workers is 0; expected a whole number of at least 1"),
+        (CARTPOLE, 1.5, "rollout_workers is 1.5; expected a whole number"),
+        (bare, 2, "CartPoleEnv is one object, and rollout_workers need their own"),
+        (vector, 2, "is one object, and rollout_workers need their own"),
+        (lambda **more: lock and Held(), 2, "cannot be sent to rollout_workers .*lock"),
+    ):
+        with pytest.raises(InputError, match=words):
+            stormpg.train(env, ALGORITHM, **SMALL, rollout_workers=workers, out=tmp_path / "run")
+    policy = Coin()
+    policy.lock = lock
+    with pytest.raises(InputError, match=r"the policy cannot be sent to rollout_workers .*lock"):
+        stormpg.train(CARTPOLE, ALGORITHM, **SMALL, policy=policy, rollout_workers=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    vector.close()
+
+
+def test_the_flag_is_checked(command):
+    for arguments, words in (
+        (["pendulum", "--rollout-workers", "2"], "pendulum runs inside JAX"),
+        ([CARTPOLE, "--rollout-workers", "two"], "rollout_workers is 'two'; expected a whole number"),
+        ([CARTPOLE, "--rollout-workers", "0"], "rollout_workers is 0"),
+    ):
+        code, _, err = command("train", *arguments)
+        assert code == 2
+        assert words in err

@@ -1,0 +1,400 @@
+"""tune: spaces, objectives, packs, generations that can be interrupted, storages, bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import stormpg
+from stormpg.algorithms import ALGORITHMS
+from stormpg.columns import mean_return
+from stormpg.errors import InputError, PartsFailed
+from stormpg.experiments.workshop import Workshop
+from stormpg.stats import iqm
+from stormpg.tune import packs, search
+from stormpg.tune.objective import Objective, objective
+from stormpg.tune.packs import Problem, packed, run_pack
+from stormpg.tune.search import Search, open_study
+from stormpg.tune.space import Choices, Range, distributions, read_space, space_for, within
+
+SEEDS = (1000, 1001, 1002, 1003)
+PROBLEM = Problem("chain", "storm-pg", 60, SEEDS, 5, Objective())
+SPACE = {"eta": Range(0.001, 0.5, log=True), "alpha": Range(0.1, 1.0)}
+FIXED = {"S0": 4, "B": 2}
+SEARCH = Search(PROBLEM, SPACE, FIXED, {"eta": 0.01, "alpha": 0.9}, trials=10, generation=4)
+
+
+def settings(**some):
+    return {**FIXED, "eta": 0.05, "alpha": 0.5, **some}
+
+
+def study_in(folder, wanted=SEARCH, name="s"):
+    return open_study(f"sqlite:///{folder / 'study.db'}", name, wanted.about(), "maximize")
+
+
+def told(study):
+    return [(t.number, t.state.name, t.params, t.values, t.intermediate_values) for t in study.get_trials(deepcopy=False)]
+
+
+# ---- Spaces and objectives
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_every_algorithm_has_a_space_whose_corners_run(name):
+    space = space_for(name, gaussian=True)
+    assert {"S0", "sigma"} <= set(space)
+    assert len(space) >= 3
+    ends = lambda values: values.values[:: len(values.values) - 1] if isinstance(values, Choices) else values[:2]
+    for end in range(2):
+        chosen = {key: ends(values)[end] for key, values in space.items() if key != "sigma"}
+        stormpg.make_algorithm(name, **chosen)
+    assert set(distributions(space)) == set(space)
+
+
+def test_a_space_from_a_file(tmp_path):
+    file = tmp_path / "space.toml"
+    file.write_text('[eta]\nlow = 1e-3\nhigh = 1\nlog = true\n[B]\nlow = 1\nhigh = 4\n[baseline]\nchoices = ["none", "time"]\n')
+    space = read_space(file, "storm-pg")
+    assert space == {"eta": Range(0.001, 1.0, True), "B": Range(1, 4), "baseline": Choices(("none", "time"))}
+    assert [type(d).__name__[:3] for d in distributions(space).values()] == ["Flo", "Int", "Cat"]
+    assert within(space, "eta", 0.5)
+    assert not within(space, "B", 9)
+    assert not within(space, "m", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[etaa]\nlow = 1\nhigh = 2", "'etaa', which storm-pg and its policy do not have: did you mean 'eta'"),
+        ("[m]\nlow = 1\nhigh = 2", "'m', which storm-pg"),
+        ("[eta]\nlow = 2\nhigh = 1", "expected low < high"),
+        ("[eta]\nlow = 0\nhigh = 1\nlog = true", "above 0 where log is true"),
+        ("[eta]\nlow = 1", "expected low and high"),
+        ("[eta]\nchoices = []", "choices, which is a list"),
+        ("[B]\nlow = 1.5\nhigh = 3", "B is 1.5; expected a whole number"),
+        ("[baseline]\nlow = 1\nhigh = 2", "expected choices"),
+        ("eta = 3", "expected low and high"),
+        ("", "names no setting"),
+        ("[", "is not TOML"),
+    ],
+)
+def test_bad_spaces(tmp_path, text, words):
+    file = tmp_path / "space.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=words.replace("[", r"\[")):
+        read_space(file, "storm-pg")
+
+
+def test_objectives():
+    """Two seeds of four batches of 10: one returns 0, 1, 2, 3, the other the same less 1."""
+    columns = {
+        "iteration": np.tile(np.arange(4), 2),
+        "trajectories": np.tile([10, 20, 30, 40], 2),
+        "return": np.array([0.0, 1, 2, 3, -1, 0, 1, 2]),
+    }
+    assert Objective().of_seeds(columns, 40).tolist() == [1.5, 0.5]
+    assert Objective("last").of_seeds(columns, 40).tolist() == [1.5, 0.5]  # the window of 50 is all there is
+    reach = Objective("threshold", 1.4)
+    assert reach.direction == "minimize"
+    assert reach.of_seeds(columns, 40)[0] <= 40 == reach.of_seeds(columns, 40)[1]
+    with pytest.raises(InputError, match="go together"):
+        objective("threshold", None)
+    with pytest.raises(InputError, match="go together"):
+        objective("area", 3.0)
+    with pytest.raises(InputError, match="unknown objective 'aera'"):
+        objective("aera", None)
+
+
+# ---- Packs
+
+
+def test_trials_of_one_shape_are_packed():
+    trials = [settings(eta=0.1), settings(B=3), settings(alpha=0.2), settings(B=3, eta=0.2)]
+    assert packed(PROBLEM, trials) == [[0, 2], [1, 3]]
+
+
+def test_a_packed_trial_is_the_trial_alone():
+    """The same random numbers: equal to rounding over the first iterations, and close in the end."""
+    problem = PROBLEM._replace(env="cartpole-continuous", horizon=20)
+    trials = [settings(eta=0.01), settings(eta=0.02, sigma=0.5), settings(alpha=0.9, sigma=0.7)]
+    for name, budget, close in (("the first iterations", 10, 1e-5), ("a whole run", 60, 0.05)):
+        together = run_pack(problem._replace(trajectories=budget), trials, None, None, [])
+        for one, value in zip(trials, together.values, strict=True):
+            algorithm, policy = packs.trial(problem, one)
+            alone = stormpg.train(problem.env, algorithm, budget, list(SEEDS), horizon=20, policy=policy)
+            assert value == pytest.approx(float(iqm(mean_return(alone.columns))), rel=close), name
+
+
+def test_a_pack_that_pauses_is_the_pack_in_one_go():
+    trials = [settings(eta=eta) for eta in (0.01, 0.05, 0.2)]
+    whole = run_pack(PROBLEM, trials, None, None, [])
+    part = run_pack(PROBLEM, trials, 20, None, [])
+    assert part.values != whole.values
+    rest = run_pack(PROBLEM, [trials[2], trials[0]], None, part.reached, [2, 0])
+    assert rest.values == [whole.values[2], whole.values[0]]
+
+
+# ---- Generations
+
+
+def test_a_search(tmp_path):
+    study = study_in(tmp_path)
+    search.run(Workshop(tmp_path), SEARCH, study, alone=True)
+    trials = study.get_trials()
+    assert len(trials) == 10
+    assert [t.user_attrs["generation"] for t in trials] == [0] * 4 + [1] * 4 + [2] * 2
+    assert trials[0].params == {"eta": 0.01, "alpha": 0.9}
+    states = [t.state.name for t in trials]
+    assert states[:4].count("COMPLETE") == 1
+    assert states[:4].count("PRUNED") == 3
+    assert all(set(t.intermediate_values) <= {15, 30, 60} for t in trials)
+    pruned = {len(t.intermediate_values) for t in trials[:4] if t.state.name == "PRUNED"}
+    assert pruned == {1, 2}
+    assert not (tmp_path / "trials").exists()
+    again = study_in(tmp_path)
+    search.run(Workshop(tmp_path), SEARCH, again, alone=True)
+    assert told(again) == told(study)
+
+
+@pytest.mark.parametrize("after", [0, 2, 4])
+def test_an_interrupted_search_is_the_search_in_one_go(tmp_path, after):
+    """Stopped after some packs, and in the middle of asking: the trials are the same."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir(), parts.mkdir()
+    search.run(Workshop(whole), SEARCH, study_in(whole), alone=True)
+
+    def stop(name, done, of):
+        stop.count += 1
+        if stop.count > after:
+            raise KeyboardInterrupt
+
+    stop.count = 0
+    with pytest.raises(KeyboardInterrupt):
+        search.run(Workshop(parts, stop), SEARCH, study_in(parts), alone=True)
+    assert any(t.state.name == "RUNNING" for t in study_in(parts).get_trials())
+    search.run(Workshop(parts), SEARCH, study_in(parts), alone=True)
+    assert told(study_in(parts)) == told(study_in(whole))
+
+
+def test_a_trial_that_was_just_asked_for_is_adopted(tmp_path, monkeypatch):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir(), parts.mkdir()
+    wanted = Search(**{**SEARCH.__dict__, "trials": 4})
+    search.run(Workshop(whole), wanted, study_in(whole, wanted), alone=True)
+    study = study_in(parts, wanted)
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "mark", lambda one, own: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            search.run(Workshop(parts), wanted, study, alone=True)
+    search.run(Workshop(parts), wanted, study, alone=True)
+    assert told(study) == told(study_in(whole, wanted))
+
+
+def test_trials_that_cannot_run_are_told_as_failed(tmp_path):
+    """A first batch beyond the budget: one choice in two. The rest goes on."""
+    wanted = Search(PROBLEM, {"eta": SPACE["eta"], "S0": Choices((4, 1000))}, {"B": 2}, {}, trials=8, generation=8)
+    study = study_in(tmp_path, wanted)
+    search.run(Workshop(tmp_path), wanted, study, alone=True)
+    states = {t.params["S0"]: set() for t in study.get_trials()}
+    for t in study.get_trials():
+        states[t.params["S0"]].add(t.state.name)
+    assert states[1000] == {"FAIL"}
+    assert states[4] <= {"COMPLETE", "PRUNED"}
+    errors = {t.user_attrs.get("error") for t in study.get_trials() if t.state.name == "FAIL"}
+    assert all("S0 = 1000" in error for error in errors)
+
+
+def test_a_pack_that_keeps_failing_does_not_stop_the_others(tmp_path, monkeypatch):
+    wanted = Search(PROBLEM, {"eta": SPACE["eta"], "B": Choices((2, 3))}, {"S0": 4}, {}, trials=6, generation=6)
+    tried = []
+
+    def broken(problem, trials, *more):
+        tried.append(trials[0]["B"])
+        if trials[0]["B"] == 3:
+            raise RuntimeError("out of luck")
+        return run_pack(problem, trials, *more)
+
+    monkeypatch.setattr(search, "run_pack", broken)
+    study = study_in(tmp_path, wanted)
+    search.run(Workshop(tmp_path), wanted, study, alone=True)
+    by_B = {B: {t.state.name for t in study.get_trials() if t.params["B"] == B} for B in (2, 3)}
+    assert by_B[3] == {"FAIL"}
+    assert "COMPLETE" in by_B[2]
+    assert tried.count(3) == 2
+    error = next(t.user_attrs["error"] for t in study.get_trials() if t.state.name == "FAIL")
+    assert "out of luck" in error
+    assert "'B': 3" in error
+
+
+def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
+    from stormpg.experiments.workshop import Part
+
+    kept, tries = [], []
+
+    def fail():
+        tries.append(1)
+        raise ZeroDivisionError("no luck")
+
+    parts = {
+        "good": Part(lambda: 3, kept.append),
+        "bad": Part(fail, kept.append, "eta = 7"),
+        "late": Part(lambda: 4, kept.append),
+    }
+    with pytest.raises(PartsFailed, match=r"1 of 3 parts .* bad eta = 7 ZeroDivisionError: no luck"):
+        Workshop(tmp_path).do(parts, 3, group=1)
+    assert kept == [3, 4]
+    assert len(tries) == 2
+
+
+def test_memory_does_not_grow_with_finished_trials(tmp_path):
+    """Programs and arrays of later generations take the place of earlier ones."""
+    live = []
+
+    def count(name, done, of):
+        live.append(sum(x.nbytes for x in jax.live_arrays()))
+
+    wanted = Search(**{**SEARCH.__dict__, "trials": 40, "halving": False})
+    search.run(Workshop(tmp_path, count), wanted, study_in(tmp_path, wanted), alone=True)
+    assert len(live) == 10
+    assert max(live[5:]) <= max(live[:5]) * 1.01
+
+
+# ---- Storages
+
+
+def test_a_study_of_something_else_is_refused(tmp_path):
+    study_in(tmp_path)
+    other = Search(**{**SEARCH.__dict__, "problem": PROBLEM._replace(algorithm="gpomdp")})
+    with pytest.raises(InputError, match="the study 's' has algorithm = storm-pg; asked for gpomdp"):
+        study_in(tmp_path, other)
+
+
+def test_storages_that_cannot_be_used(tmp_path):
+    for url in ("sqlite:////no/such/folder/study.db", "postgresql+psycopg://me:secret@127.0.0.1:1/x", "nonsense", "what://x"):
+        with pytest.raises(InputError, match="cannot be used") as caught:
+            open_study(url, "s", SEARCH.about(), "maximize")
+        assert "secret" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory):
+    """A PostgreSQL server of our own, on loopback."""
+    import glob
+    import shutil
+    import socket
+
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin")) or [os.path.dirname(shutil.which("initdb") or "")]
+    if not os.path.exists(os.path.join(found[-1], "initdb")):
+        pytest.skip("no PostgreSQL server is installed: make test installs it where it may")
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="pg")  # where another user may go
+    user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+    if user:
+        shutil.chown(folder, "postgres")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run = lambda *command: subprocess.run([*user, *command], check=True, capture_output=True, cwd="/")
+    run(f"{found[-1]}/initdb", "-D", f"{folder}/data", "-U", "me", "--auth=trust", "--no-sync")
+    options = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder}"
+    run(f"{found[-1]}/pg_ctl", "-D", f"{folder}/data", "-o", options, "-w", "-l", f"{folder}/log", "start")
+    yield f"postgresql+psycopg://me@127.0.0.1:{port}/postgres"
+    run(f"{found[-1]}/pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "stop")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_two_searches_share_a_postgresql_study(tmp_path, postgresql):
+    """What is asked for and told there is what a file holds; a second folder goes on with the study."""
+    here, there, other = (tmp_path / name for name in ("here", "there", "other"))
+    for folder in (here, there, other):
+        folder.mkdir()
+    search.run(Workshop(here), SEARCH, study_in(here), alone=True)
+    remote = open_study(postgresql, "s", SEARCH.about(), "maximize")
+    search.run(Workshop(there), SEARCH, remote, alone=False)
+    assert told(remote) == told(study_in(here))
+    more = Search(**{**SEARCH.__dict__, "trials": 14})
+    second = open_study(postgresql, "s", more.about(), "maximize")
+    search.run(Workshop(other), more, second, alone=False)
+    assert len(remote.get_trials()) == 14
+    assert len({t.user_attrs["owner"] for t in remote.get_trials()}) == 2
+    for study in (remote, second):
+        search.close(study)
+
+
+# ---- The command
+
+
+SMALL = ["tune", "chain", "--trials", "4", "--generation", "4", "--seeds", "2", "--trajectories", "40", "--S0", "4", "--B", "2"]
+SMALL += ["--fresh-seeds", "2", "--horizon", "5"]
+
+
+def run(*arguments, **more):
+    command = [sys.executable, "-m", "stormpg", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path):
+    folder = tmp_path / "tuning"
+    done = run(*SMALL, "--out", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert set(found["fresh"]) == {"tuned", "default"}
+    for name in ("best.toml", "report.html", "search.png", "search.pdf", "figure1.png", "tables.md", "study.db"):
+        assert (folder / name).stat().st_size > 0, name
+    again = run(*SMALL, "--out", folder, "--json")
+    assert json.loads(again.stdout.splitlines()[-1]) == found
+    trained = run("train", "--config", folder / "best.toml", "--seeds", "2", "--json")
+    assert trained.returncode == 0, trained.stderr
+    assert trained.stdout.splitlines()[-1].startswith("{")
+
+
+@pytest.mark.slow
+def test_the_command_killed_and_given_again(tmp_path):
+    """SIGKILL in the middle; the second command ends with the trials that one command has."""
+    more = [*SMALL, "--trials", "12", "--seeds", "4"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert run(*more, "--out", whole).returncode == 0
+    process = subprocess.Popen([sys.executable, "-m", "stormpg", *more, "--out", str(parts)], stderr=subprocess.DEVNULL)
+    until = time.time() + 120
+    while not list(parts.glob("trials/*/*/*.json")) and time.time() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (parts / "best.toml").exists()
+    assert run(*more, "--out", parts).returncode == 0
+    import optuna
+
+    of = lambda folder: told(optuna.load_study(study_name="chain-storm-pg", storage=f"sqlite:///{folder / 'study.db'}"))
+    assert of(parts) == of(whole)
+    assert (parts / "best.toml").read_text() == (whole / "best.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--workers", "ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1"),
+        (["--workers", "dask"], "workers is 'dask'; expected ray"),
+        (["--storage", "postgresql+psycopg://127.0.0.1:1/x"], "cannot be used"),
+        (["--objective", "threshold"], "go together"),
+        (["--space", "space.toml"], "'etaa', which storm-pg"),
+        (["--algorithm", "storm-gp"], "did you mean 'storm-pg'"),
+        (["--trajectories", "3"], "the first batch takes S0 = 4"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, more, words, command):
+    (tmp_path / "space.toml").write_text("[etaa]\nlow = 1\nhigh = 2")
+    more = [str(tmp_path / part) if part == "space.toml" else part for part in more]
+    code, _, err = command(*SMALL, *more, "--out", "tuning")
+    assert code == 2
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "tuning").exists()
