@@ -7,12 +7,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test check lint browser bench adapters peers clean
+.PHONY: reproduce test check lint browser database bench adapters peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
 
-test: .venv/installed-dev browser lint
+test: .venv/installed-dev browser database lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev lint
@@ -26,6 +26,10 @@ lint: .venv/installed-dev
 # The page is tested in a real browser: Debian's, where it may be installed. Without one these tests are skipped, and say so.
 browser:
 	command -v chromedriver > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; } > /dev/null 2>&1 || true
+
+# A search is tested on a real PostgreSQL server, likewise.
+database:
+	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; } > /dev/null 2>&1 || true
 
 bench: .venv/installed-dev
 	$(BIN)/stormpg bench $(ARGS)

@@ -55,9 +55,8 @@ def main() -> None:
         one = lambda i: [*command, "--seeds", "16", "--eta", str(trials[i]["eta"]), "--out", f"{folder}/{i}"]
         subprocess.run(one(0), check=True, capture_output=True)
         several = seconds(lambda: [subprocess.run(one(i + 1), check=True, capture_output=True) for i in range(COMMANDS)])
-    print(
-        f"a command for each trial of 16 seeds: {several / COMMANDS:.1f} s each, {TRIALS * several / COMMANDS:.0f} s for {TRIALS}"
-    )
+    each = several / COMMANDS
+    print(f"a command for each trial of 16 seeds: {each:.1f} s each, {TRIALS * each:.0f} s for {TRIALS}")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from stormpg.train import check_budget, check_training
 from stormpg.training import Training
 from stormpg.tune.objective import Objective
 
+PACK = 4  # trials, at most, on CPUs: with sixteen seeds each they are four blocks of runs, and a cluster has several packs
 NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # of a table, to go on and to judge
 
 
@@ -64,12 +65,13 @@ def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any
 
 
 def packed(problem: Problem, trials: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Which trials share a shape, and so a program: their numbers, pack by pack."""
-    packs: dict[Any, list[int]] = {}
+    """Which trials are run as one batch: their numbers, pack by pack. Those of a pack share a shape, and so a program."""
+    shapes: dict[Any, list[int]] = {}
     for number, settings in enumerate(trials):
         algorithm, policy = trial(problem, settings)
-        packs.setdefault(jax.tree.structure((policy, algorithm)), []).append(number)
-    return list(packs.values())
+        shapes.setdefault(jax.tree.structure((policy, algorithm)), []).append(number)
+    most = PACK if jax.default_backend() == "cpu" else len(trials)
+    return [same[first : first + most] for same in shapes.values() for first in range(0, len(same), most)]
 
 
 def run_pack(

@@ -1,0 +1,174 @@
+"""A real Ray cluster: two nodes with raylets of their own on loopback, one of which is killed."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+import warnings
+
+import numpy as np
+import pytest
+
+from stormpg.cluster import check_address, imported
+from stormpg.errors import InputError, PartsFailed
+from stormpg.experiments.units import Unit
+from stormpg.experiments.workers import workers
+from stormpg.experiments.workshop import Part, Workshop
+from stormpg.tune import search
+from stormpg.tune.objective import Objective
+from stormpg.tune.packs import Problem
+from stormpg.tune.search import Search, open_study
+from stormpg.tune.space import Choices, Range
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many
+
+PROBLEM = Problem("chain", "storm-pg", 60, (1000, 1001, 1002, 1003), 5, Objective())
+SPACE = {"eta": Range(0.001, 0.5, log=True), "alpha": Range(0.1, 1.0), "B": Choices((2, 3))}
+SEARCH = Search(PROBLEM, SPACE, {"S0": 4}, {}, trials=40, generation=10)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def two_nodes():
+    """The address of a cluster of two nodes, and of the second node the process of its raylet and its name."""
+    imported()
+    from ray.cluster_utils import Cluster
+
+    port = free_port()
+    with warnings.catch_warnings(action="ignore"):
+        head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        second = made.add_node(num_cpus=1)
+    until = time.time() + 60
+    while time.time() < until:
+        try:
+            check_address(f"ray://127.0.0.1:{port}")
+            break
+        except InputError:
+            time.sleep(0.2)
+    yield f"ray://127.0.0.1:{port}", second.all_processes["raylet"][0].process.pid, second.node_id
+    made.shutdown()
+
+
+def children(process):
+    """The processes that another one has started."""
+    listed = [file.read_text() for file in pathlib.Path("/proc", str(process), "task").glob("*/children")]
+    return [int(number) for number in " ".join(listed).split()]
+
+
+def told(study):
+    return [(t.number, t.state.name, t.params, t.values, t.intermediate_values) for t in study.get_trials(deepcopy=False)]
+
+
+def study_in(folder):
+    folder.mkdir(exist_ok=True)
+    return open_study(f"sqlite:///{folder / 'study.db'}", "s", SEARCH.about(), "maximize")
+
+
+def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, monkeypatch):
+    """SIGKILL in the middle of a pack on the second node: the study is that of one process, trial by trial."""
+    address, raylet, second = two_nodes
+    here, there, seen = (tmp_path / name for name in ("here", "there", "seen"))
+    search.run(Workshop(here), SEARCH, study_in(here), alone=True)
+    seen.mkdir()
+    real = search.run_pack
+
+    def watched(*arguments):
+        import ray
+
+        mine = ray.get_runtime_context().get_node_id()
+        begun = seen / f"{uuid.uuid4().hex}-{mine}"
+        begun.write_text("begun")
+        time.sleep(0.1)  # so that it is killed in the middle
+        found = real(*arguments)
+        begun.write_text("done")
+        return found
+
+    monkeypatch.setattr(search, "run_pack", watched)
+    nodes = lambda: [file.name.rpartition("-")[2] for file in seen.iterdir()]
+    killed, over = threading.Event(), threading.Event()
+
+    def kill():
+        while not (killed.is_set() or over.is_set()):
+            of_second = [f for f in seen.iterdir() if f.name.endswith(second)]
+            if len(of_second) > 3 and any(f.read_text() == "begun" for f in of_second):
+                for process in (raylet, *children(raylet)):
+                    os.kill(process, signal.SIGKILL)
+                killed.set()
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=kill)
+    with workers(address) as those:
+        watcher.start()
+        search.run(Workshop(there, workers=those), SEARCH, study_in(there), alone=True)
+    over.set()
+    watcher.join()
+    assert killed.is_set()
+    assert len(set(nodes())) == 2
+    assert any(file.read_text() == "begun" for file in seen.iterdir() if file.name.endswith(second))  # it was in the middle
+    assert len(told(study_in(there))) == 40
+    assert told(study_in(there)) == told(study_in(here))
+
+
+def test_units_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path):
+    """A local cluster, whose ports are on loopback alone; one part that fails does not keep the others."""
+    units = [Unit(f"runs/{name}", "chain", name, ({"S0": 4},), 20, 3, horizon=5) for name in ("gpomdp", "reinforce")]
+    by_threads = Workshop(tmp_path / "threads").run(units)
+    before = listening()
+    with workers("ray") as those:
+        opened = listening() - before
+        by_ray = Workshop(tmp_path / "ray", workers=those).run(units)
+        kept = []
+        parts = {"good": Part(lambda: 3, kept.append), "bad": Part(lambda: 1 / 0, kept.append, "eta = 7")}
+        with pytest.raises(PartsFailed, match=r"bad eta = 7 .*ZeroDivisionError"):
+            Workshop(tmp_path / "parts", workers=those).do(parts, 2)
+        died = {"dies": Part(lambda: os.kill(os.getpid(), signal.SIGKILL), kept.append)}
+        with pytest.raises(PartsFailed, match="dies"):
+            Workshop(tmp_path / "parts", workers=those).do(died, 1)
+    assert kept == [3]
+    for one, other in zip(by_threads, by_ray, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert opened
+    assert all(address.startswith("127.0.0.1:") for address in opened)
+
+
+def listening():
+    """The addresses at which processes of this machine listen."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            if state == "0A":
+                address, port = local.split(":")
+                loopback = address in ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
+                found.add(f"{'127.0.0.1' if loopback else address}:{int(port, 16)}")
+    return found
+
+
+def test_compare_on_a_cluster(tmp_path):
+    """The command, with tables equal to those without a cluster."""
+    common = ["compare", "chain", "--algorithms", "gpomdp,storm-pg", "--trajectories", "30", "--seeds", "2", "--horizon", "5"]
+    for name, more in (("here", []), ("there", ["--workers", "ray"])):
+        command = [sys.executable, "-m", "stormpg", *common, *more, "--out", str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr
+    assert (tmp_path / "here" / "claims.json").read_text() == (tmp_path / "there" / "claims.json").read_text()
+    cut = lambda name: (tmp_path / name / "tables.md").read_text().split("## How")[0]
+    assert cut("here") == cut("there")
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "ray://", "ray://host:none", "http://127.0.0.1:1"])
+def test_addresses_at_which_nothing_answers(address):
+    with pytest.raises(InputError, match=r"no Ray cluster answers|expected ray"):
+        check_address(address)
