@@ -353,6 +353,11 @@ def test_the_command(tmp_path):
         assert (folder / name).stat().st_size > 0, name
     again = run(*SMALL, "--out", folder, "--json")
     assert json.loads(again.stdout.splitlines()[-1]) == found
+    page = (folder / "report.html").read_text()
+    (folder / "report.html").unlink()
+    rebuilt = run("report", folder, "--json")
+    assert json.loads(rebuilt.stdout.splitlines()[-1]) == found
+    assert abs(len((folder / "report.html").read_text()) - len(page)) < 500  # but for the command
     trained = run("train", "--config", folder / "best.toml", "--seeds", "2", "--json")
     assert trained.returncode == 0, trained.stderr
     assert trained.stdout.splitlines()[-1].startswith("{")

@@ -68,6 +68,10 @@ def doctor_command(as_json: Json = False) -> None:
         "wandb": "--log wandb",
         "mlflow": "--log mlflow",
         "onnx": "export of policies",
+        "optuna": "tune",
+        "optuna-dashboard": "tune --dashboard",
+        "psycopg": "searches in PostgreSQL",
+        "ray": "--workers ray and --rollout-workers",
     }
     found = {name: version_of(name) for name in (*needed, *optional)}
     rows = [["python", platform.python_version(), "needed"]]

@@ -102,7 +102,11 @@ def rebuild(root: Path) -> dict[str, Any]:
         from stormpg.theory import findings, laboratory
 
         return findings.report(shop, laboratory.Size(**about), [this_command()])
-    raise InputError(f"{root / ABOUT} is of an unknown kind {kind!r}; expected reproduce, compare or theory.")
+    if kind == "tune":
+        from stormpg.cli import tuning
+
+        return tuning.rebuild(shop, about)
+    raise InputError(f"{root / ABOUT} is of an unknown kind {kind!r}; expected reproduce, compare, theory or tune.")
 
 
 def this_command() -> str:
@@ -112,6 +116,11 @@ def this_command() -> str:
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     """Results and verdicts in the terminal, and where the rest is."""
+    if "tuned" in data:
+        from stormpg.cli import tuning
+
+        tuning.show(data, folder, as_json)
+        return
     if "charts" in data:
         show_theory(data, folder, as_json)
         return

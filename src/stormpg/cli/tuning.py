@@ -88,9 +88,22 @@ def tune_command(
                 end.callback(search.close, found)
                 search.run(shop, wanted, found, alone=storage is None)
                 data = results.report(shop, wanted, found, default, fresh_seeds, [this_command()])
-                show(data, folder)
+                show(data, folder, as_json)
                 wait_for_reader(dashboard)
-    finish(as_json, {"folder": str(folder), **data["tuned"]})
+
+
+def rebuild(shop: Workshop, about: dict[str, Any]) -> dict[str, Any]:
+    """The report of a search from what its folder holds."""
+    from stormpg.tune import results, search
+
+    if about["storage"]:
+        raise InputError(f"the trials of {shop.root} are in {about['storage']}: give the `stormpg tune` command again instead.")
+    wanted = search.from_about(about)
+    goal = wanted.problem.objective.direction
+    study = search.open_study(f"sqlite:///{shop.root / DATABASE}", about["study"], wanted.about(), goal)
+    with contextlib.ExitStack() as end:
+        end.callback(search.close, study)
+        return results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
 
 
 def tuned(job: Job, algorithm: str, file: Path | None) -> dict[str, Range | Choices]:
@@ -134,7 +147,7 @@ def wait_for_reader(dashboard: bool) -> None:
                 time.sleep(1)
 
 
-def show(data: Any, folder: Path) -> None:
+def show(data: Any, folder: Path, as_json: bool) -> None:
     """The best trials, and what became of the best one on fresh seeds."""
     for one in data["tables"]:
         table(one["title"], one["heads"], one["rows"])
@@ -146,3 +159,4 @@ def show(data: Any, folder: Path) -> None:
     out.print(f"The objective on fresh seeds: {values} (trial {data['tuned']['trial']} had {data['tuned']['value']:.5g}).")
     out.print(f"Wrote {folder / 'best.toml'}: stormpg train --config {folder / 'best.toml'}", highlight=False)
     out.print(f"Open {folder / 'report.html'}; figures and tables.md are beside it.", highlight=False)
+    finish(as_json, {"folder": str(folder), **data["tuned"]})

@@ -49,8 +49,8 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
         x, y = number(series["x"]), number(series["estimate"])
         marker = "o" if len(x) < 20 else None
         if series.get("points"):
-            marker, dash = "o", ""
-        axes.plot(x, y, dash, color=colour, label=series["name"], linewidth=1.8, marker=marker, markersize=4)
+            marker, dash = "o", "none"
+        axes.plot(x, y, linestyle=dash, color=colour, label=series["name"], linewidth=1.8, marker=marker, markersize=4)
         if "low" in series:
             axes.fill_between(x, number(series["low"]), number(series["high"]), color=colour, alpha=0.16, linewidth=0)
     if chart.get("level") is not None:

@@ -1,7 +1,7 @@
 """Packs: trials of one shape as one compiled batch, run up to a rung, and gone on with from there.
 
 What a pack has reached travels as bytes, so that any worker can go on with it; whatever the machine, the runs are cut into the
-same blocks, so that a trial's numbers do not depend on where it ran or on what was packed with it.
+same blocks, so that numbers do not depend on where a pack ran.
 """
 
 import tempfile

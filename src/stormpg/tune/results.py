@@ -42,19 +42,24 @@ def best_of(study: Any) -> Any:
     return min(whole, key=lambda t: (sign * t.value, t.number))
 
 
-def history(study: Any, name: str) -> dict[str, Any]:
-    """The value of every whole trial, and the best so far."""
+def history(study: Any, kind: str) -> dict[str, Any]:
+    """The value of every whole trial, the best so far, and where those stood that were pruned."""
     from optuna.trial import TrialState
 
-    whole = [t for t in trials_of(study) if t.state == TrialState.COMPLETE]
+    of = lambda state: [t for t in trials_of(study) if t.state == state]
+    whole, pruned = of(TrialState.COMPLETE), of(TrialState.PRUNED)
     better = max if study.direction.name == "MAXIMIZE" else min
-    so_far = [better(t.value for t in whole[: i + 1]) for i in range(len(whole))]
-    numbers = [t.number for t in whole]
+    numbers = range(whole[0].number, len(trials_of(study)))
+    so_far = [better(t.value for t in whole if t.number <= number) for number in numbers]
+    dots = lambda name, x, y: {"name": name, "x": x, "estimate": y, "points": True}
     series = [
-        {"name": "a trial that was not pruned", "x": numbers, "estimate": [t.value for t in whole], "points": True},
-        {"name": "the best so far", "x": numbers, "estimate": so_far},
+        dots("a trial", [t.number for t in whole], [t.value for t in whole]),
+        {"name": "the best so far", "x": list(numbers), "estimate": so_far},
     ]
-    return line_chart(SECTION, "History", "trial", name, "", series)
+    if pruned and kind != "threshold":  # which has no number before the threshold is reached
+        last = [t.intermediate_values[max(t.intermediate_values)] for t in pruned]
+        series.append(dots("a pruned trial, where it stood", [t.number for t in pruned], last))
+    return line_chart(SECTION, "History", "trial", kind, "", series)
 
 
 def importances(study: Any) -> dict[str, Any] | None:

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from stormpg import files
 from stormpg.errors import InputError, PartsFailed
 from stormpg.experiments.workshop import Part, Workshop, drop_programs
+from stormpg.tune.objective import Objective
 from stormpg.tune.packs import Found, Problem, packed, run_pack, trial
-from stormpg.tune.space import Space, distributions, plain, within
+from stormpg.tune.space import Space, distributions, from_plain, plain, within
 
 HALVINGS = (4, 2)  # of the budget: after a quarter of it the better half goes on, after a half of it half of these
 GENERATIONS = 4  # after which compiled programs are dropped: a space may have any number of shapes
@@ -45,6 +46,14 @@ class Search:
         problem = {**self.problem._asdict(), "seeds": list(self.problem.seeds), "objective": list(self.problem.objective)}
         same = {"generation": self.generation, "halving": self.halving, "seed": self.seed, "fixed": dict(self.fixed)}
         return {**problem, "space": plain(self.space), **same}
+
+
+def from_about(about: Mapping[str, Any]) -> Search:
+    """The search that was asked for in a folder, as far as its report needs it."""
+    named = {name: about[name] for name in ("env", "algorithm", "trajectories", "horizon")}
+    problem = Problem(**named, seeds=tuple(about["seeds"]), objective=Objective(*about["objective"]))
+    same = {name: about[name] for name in ("generation", "halving", "seed")}
+    return Search(problem, from_plain(about["space"]), about["fixed"], {}, **same)
 
 
 class Judged(NamedTuple):

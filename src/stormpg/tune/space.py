@@ -120,3 +120,10 @@ def plain(space: Space) -> dict[str, Any]:
         name: {"choices": list(v.values)} if isinstance(v, Choices) else {"low": v.low, "high": v.high, "log": v.log}
         for name, v in space.items()
     }
+
+
+def from_plain(content: Mapping[str, Any]) -> dict[str, Range | Choices]:
+    """What `plain` was made from."""
+    return {
+        n: Choices(tuple(v["choices"])) if "choices" in v else Range(v["low"], v["high"], v["log"]) for n, v in content.items()
+    }
