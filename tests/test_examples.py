@@ -51,7 +51,8 @@ def test_commands_in_the_readme(monkeypatch, tmp_path):
     assert len(lines) >= 4
     for line in lines:
         words = shlex.split(line)
-        small = ["--trajectories", "30", "--seeds", "2", "--horizon", "5"] if words[1] in ("train", "compare") else []
+        small = ["--trajectories", "30", "--seeds", "2", "--horizon", "5"] if words[1] in ("train", "compare", "tune") else []
+        small += ["--trials", "4", "--generation", "4", "--fresh-seeds", "2"] if words[1] == "tune" else []
         monkeypatch.setattr(sys, "argv", words + small)
         with pytest.raises(SystemExit) as stop:
             cli.main()

@@ -51,6 +51,8 @@ def imported(where: str = HERE) -> Any:
         import ray
     except ImportError:
         raise InputError('Ray is not installed: pip install "stormpg[ray]".') from None
+    if where == HERE:  # whoever imported it before us may not have set them
+        ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
     return ray
 
 
@@ -80,6 +82,8 @@ def cluster(where: str) -> Iterator[Any]:
 def own_handler() -> Iterator[None]:
     """Keep what is done on SIGTERM: Ray's own handler would leave before anything is saved."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if handler is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)

@@ -120,4 +120,5 @@ def mean_return(columns: Columns, window: int | None = None) -> np.ndarray:
     if window is not None:
         last = np.repeat(np.append(after[starts[1:] - 1], after[-1]), np.diff(np.append(starts, len(after))))
         size = np.clip(size - np.maximum(last - window - (after - size), 0), 0, None)
-    return np.add.reduceat(size * value, starts) / np.add.reduceat(size, starts)
+    weighted = size * np.where(size > 0, value, 0.0)  # what is outside the window may be infinite
+    return np.add.reduceat(weighted, starts) / np.add.reduceat(size, starts)

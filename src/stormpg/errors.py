@@ -1,7 +1,7 @@
 """One way to say what is wrong with an input: what was given, what was expected, what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class InputError(ValueError):
@@ -14,6 +14,10 @@ class EnvironmentFailure(RuntimeError):
 
 class PartsFailed(RuntimeError):
     """Some parts of a study kept failing: which, with which settings, and why."""
+
+    def __init__(self, words: str, failed: Mapping[str, str]) -> None:
+        super().__init__(words)
+        self.failed = failed  # by the part's name
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

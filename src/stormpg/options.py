@@ -5,6 +5,7 @@ The settings come from the constructors' own signatures, so a new algorithm's se
 
 import contextlib
 import inspect
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +56,11 @@ def read_toml(file: Path) -> dict[str, Any]:
     return content
 
 
+def without_secrets(text: str) -> str:
+    """Addresses without their users, passwords and queries."""
+    return re.sub(r"(://[^\s?]*)\?\S*", r"\1", re.sub(r"://[^\s/@]*@", "://", text))
+
+
 def write_toml(file: Path, content: Mapping[str, Any]) -> None:
     """A file that `read_toml` reads."""
     write_text(file, "".join(f"{name} = {as_toml(value)}\n" for name, value in content.items()))
@@ -84,6 +90,7 @@ class Job:
         given |= {name: from_flag(name, value, known[name]) for name, value in flags.items() if value is not None}
         if "env" not in given:
             raise InputError("no environment was given: name one (see `stormpg list`), or set env in the --config file.")
+        self.own = given
         self.given = given = DEFAULTS | given
         self.env: AnyEnvironment = make(given["env"], **outside_settings(given))
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
@@ -99,7 +106,7 @@ class Job:
     @property
     def settings(self) -> dict[str, Any]:
         """What was given of the algorithm's and the policy's settings."""
-        return {name: value for name, value in self.given.items() if name in algorithm_options() | POLICY_OPTIONS}
+        return {name: value for name, value in self.own.items() if name in algorithm_options() | POLICY_OPTIONS}
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them."""

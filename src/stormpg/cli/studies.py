@@ -15,6 +15,7 @@ from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
+from stormpg.options import without_secrets
 from stormpg.report.tables import LEGEND, SYMBOLS, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
@@ -110,8 +111,8 @@ def rebuild(root: Path) -> dict[str, Any]:
 
 
 def this_command() -> str:
-    """The command as it was given."""
-    return shlex.join(["stormpg", *sys.argv[1:]])
+    """The command as it was given, but for passwords."""
+    return shlex.join(["stormpg", *(without_secrets(word) for word in sys.argv[1:])])
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:

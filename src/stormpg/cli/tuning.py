@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,15 +19,15 @@ from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.study import check_folder, claim_folder
-from stormpg.experiments.tuning import TUNING_SEED
+from stormpg.experiments.tuning import FRESH_SEED, TUNING_SEED
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
-from stormpg.options import Job
+from stormpg.options import OUTSIDE_OPTIONS, Job, without_secrets
 from stormpg.policies import Gaussian, describe_policy
 from stormpg.report.tables import result_rows
 from stormpg.terminal import out, table, unit_bar
 from stormpg.tune.objective import objective as objective_of
-from stormpg.tune.packs import Problem, parted, trial
+from stormpg.tune.packs import Problem, check, parted
 from stormpg.tune.space import Choices, Range, read_space, space_for
 
 DATABASE = "study.db"
@@ -40,15 +39,15 @@ def tune_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
     trials: Annotated[int, typer.Option(min=1, help="How many settings are tried, pruned ones included.")] = 64,
-    seeds: Annotated[int, typer.Option(min=2, help="Of each trial, as one batch.")] = 16,
-    trajectories: Annotated[int, typer.Option(min=1, help="Budget of a trial that is not pruned.")] = 500,
+    seeds: Annotated[str | None, flag("seeds", int, "Of each trial, as one batch. [16]")] = None,
+    trajectories: Annotated[str | None, flag("trajectories", int, "Budget of a trial that is not pruned. [500]")] = None,
     objective: Annotated[str, typer.Option(help="area, last or threshold; the IQM over seeds of each.")] = "area",
     threshold: Annotated[float | None, typer.Option(help="The return to be reached, for --objective threshold.")] = None,
     space: Annotated[Path | None, typer.Option("--space", help="TOML file with the search space.")] = None,
     generation: Annotated[int, typer.Option(min=2, help="Trials asked for at once; those of one shape are packed.")] = 16,
     halving: Annotated[bool, typer.Option(help="Prune half at a quarter and at a half of the budget.")] = True,
     fresh_seeds: Annotated[int, typer.Option(min=2, help="For the best and the default setting in the end.")] = 30,
-    seed: Annotated[int, typer.Option(help="Of the sampler.")] = 0,
+    seed: Annotated[str | None, flag("seed", int, "Of the sampler. [0]")] = None,
     horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
     storage: Annotated[str | None, typer.Option(help="An Optuna storage's address; SQLite in --out by default.")] = None,
     study: Annotated[str | None, typer.Option(help="The study's name in the storage; ENV-ALGORITHM by default.")] = None,
@@ -63,18 +62,27 @@ def tune_command(
     share_device()
     from stormpg.tune import results, search
 
-    job = Job({"env": env, "algorithm": algorithm, "horizon": horizon, **settings}, config)
+    flags = {"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon}
+    job = Job({**flags, **settings}, config)
+    count, first_seed = job.own.get("seeds", 16), job.own.get("seed", 0)
+    if not 2 <= count <= FRESH_SEED - TUNING_SEED or not 0 <= first_seed < 2**31:
+        most = FRESH_SEED - TUNING_SEED
+        raise InputError(f"seeds is {count} and seed {first_seed}; expected 2 to {most} seeds, and a seed of at least 0.")
+    if OUTSIDE_OPTIONS.keys() & job.own.keys():
+        raise InputError("tune takes neither --async-envs nor --env-timeout: leave async_envs and env_timeout out.")
     name, goal = job.algorithm.name, objective_of(objective, threshold)
-    numbers = tuple(range(TUNING_SEED, TUNING_SEED + seeds))
-    problem = Problem(job.given["env"], name, trajectories, numbers, job.horizon, goal)
+    numbers = tuple(range(TUNING_SEED, TUNING_SEED + count))
+    problem = Problem(job.given["env"], name, job.own.get("trajectories", 500), numbers, job.horizon, goal)
     default = settings_for(job.env.name, name) | job.settings
     wanted_space = tuned(job, name, space)
+    check(problem, default, wanted_space)  # what is wrong is said before anything is written
     fixed = {key: value for key, value in default.items() if key not in wanted_space}
     usual = {**make_algorithm(name, **parted(default)[0]).settings, **(describe_policy(job.policy) or {})}
-    wanted = search.Search(problem, wanted_space, fixed, usual, trials, generation, halving, seed)
-    trial(problem, default)  # what is wrong with it is said before anything is written
+    wanted = search.Search(problem, wanted_space, fixed, usual, trials, generation, halving, first_seed)
+    if dashboard:
+        dashboard_module()
     url, named = storage or f"sqlite:///{folder / DATABASE}", study or f"{job.env.name}-{name}"
-    about = {"kind": "tune", "study": named, "storage": search.hidden(storage) if storage else None, "fresh": fresh_seeds}
+    about = {"kind": "tune", "study": named, "storage": without_secrets(storage) if storage else None, "fresh": fresh_seeds}
     about |= wanted.about() | {"default": default}
     with workers(where) as those, unit_bar("tune") as progress:
         if storage:  # which may not answer; only then is anything written here
@@ -84,9 +92,11 @@ def tune_command(
         with Lock(folder):
             found = search.open_study(url, named, wanted.about(), goal.direction)
             shop = Workshop(folder, progress, workers=those)
-            with contextlib.ExitStack() as end, shown_at(found._storage) if dashboard else contextlib.nullcontext():
+            with contextlib.ExitStack() as end, search.stored(url):
                 end.callback(search.close, found)
-                search.run(shop, wanted, found, alone=storage is None)
+                if dashboard:
+                    show_at(found._storage)
+                search.run(shop, wanted, found, alone=not storage)
                 data = results.report(shop, wanted, found, default, fresh_seeds, [this_command()])
                 show(data, folder, as_json)
                 wait_for_reader(dashboard)
@@ -98,6 +108,8 @@ def rebuild(shop: Workshop, about: dict[str, Any]) -> dict[str, Any]:
 
     if about["storage"]:
         raise InputError(f"the trials of {shop.root} are in {about['storage']}: give the `stormpg tune` command again instead.")
+    if not (shop.root / DATABASE).is_file():
+        raise InputError(f"{shop.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again.")
     wanted = search.from_about(about)
     goal = wanted.problem.objective.direction
     study = search.open_study(f"sqlite:///{shop.root / DATABASE}", about["study"], wanted.about(), goal)
@@ -120,23 +132,25 @@ def tuned(job: Job, algorithm: str, file: Path | None) -> dict[str, Range | Choi
     return left
 
 
-@contextlib.contextmanager
-def shown_at(storage: Any) -> Iterator[None]:
-    """optuna-dashboard on the loopback interface, as long as this lasts."""
+def dashboard_module() -> Any:
     try:
         import optuna_dashboard
     except ImportError:
         raise InputError('optuna-dashboard is not installed: pip install "stormpg[dashboard]".') from None
+    return optuna_dashboard
+
+
+def show_at(storage: Any) -> None:
+    """optuna-dashboard on the loopback interface, as long as this process lasts."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serve = lambda: optuna_dashboard.run_server(storage, "127.0.0.1", port)
+    serve = lambda: dashboard_module().run_server(storage, "127.0.0.1", port)
     threading.Thread(target=serve, daemon=True).start()
     address = f"http://127.0.0.1:{port}/"
     out.print(f"Dashboard: {address}", highlight=False)
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(address)
-    yield
 
 
 def wait_for_reader(dashboard: bool) -> None:

@@ -86,8 +86,9 @@ class Workshop:
             if self.workers.in_groups and drop:
                 drop_programs()
         if failed:
-            told = "; ".join(f"{name} {parts[name].about} {type(e).__name__}: {e}" for name, e in failed.items())
-            raise PartsFailed(f"{len(failed)} of {count} parts of {self.root} failed, the others are kept: {told}")
+            why = {name: f"{parts[name].about} {type(e).__name__}: {e}".strip() for name, e in failed.items()}
+            told = "; ".join(f"{name} {words}" for name, words in why.items())
+            raise PartsFailed(f"{len(failed)} of {count} parts of {self.root} failed, the others are kept: {told}", why)
 
 
 def drop_programs() -> None:
@@ -105,11 +106,11 @@ def each(pool: Executor, parts: Mapping[str, Part], failed: dict[str, Exception]
             name = waiting[future]
             try:
                 found = future.result()
-            except (BrokenProcessPool, InputError):
+            except BrokenProcessPool:
                 raise
             except Exception as error:
-                if attempts[name] == ATTEMPTS:
-                    failed[name] = error
+                if attempts[name] == ATTEMPTS or isinstance(error, InputError):  # which would be the same again
+                    failed[name] = getattr(error, "cause", None) or error  # on Ray: without the whole traceback
                 else:
                     attempts[name] += 1
                     begun[pool.submit(parts[name].work)] = name

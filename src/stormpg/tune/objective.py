@@ -1,5 +1,6 @@
 """What a search looks for: a number for each seed, and the interquartile mean of these."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,8 @@ class Objective(NamedTuple):
 
     def on_the_way(self, columns: Columns) -> float:
         """How good a run is that is not over, larger is better: the mean return so far, or of its last trajectories."""
-        return float(iqm(mean_return(columns, WINDOW if self.kind == "last" else None)))
+        good = float(iqm(mean_return(columns, WINDOW if self.kind == "last" else None)))
+        return good if math.isfinite(good) else -math.inf  # which can be put in order
 
 
 def objective(kind: str, threshold: float | None) -> Objective:
@@ -53,4 +55,6 @@ def objective(kind: str, threshold: float | None) -> Objective:
     if (kind == "threshold") != (threshold is not None):
         given = "no --threshold" if threshold is None else f"--threshold {threshold:g}"
         raise InputError(f"the objective is {kind} and there is {given}; --objective threshold and --threshold go together.")
+    if threshold is not None and not math.isfinite(threshold):
+        raise InputError(f"threshold is {threshold}; expected a finite number.")
     return Objective(kind, threshold)

@@ -1,7 +1,7 @@
 """Packs: trials of one shape as one compiled batch, run up to a rung, and gone on with from there.
 
-What a pack has reached travels as bytes, so that any worker can go on with it; whatever the machine, the runs are cut into the
-same blocks, so that numbers do not depend on where a pack ran.
+What a pack has reached travels as bytes, so that any worker can go on with it. On CPUs, however many cores there are, the runs
+are cut into the same blocks, so that numbers do not depend on where a pack ran.
 """
 
 import tempfile
@@ -15,7 +15,8 @@ import numpy as np
 from stormpg import files
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.columns import Columns
-from stormpg.envs import make
+from stormpg.envs import OutsideEnvironment, make
+from stormpg.errors import InputError
 from stormpg.experiments.units import give_memory_back, split_settings
 from stormpg.iteration import begin
 from stormpg.options import POLICY_OPTIONS, hidden_sizes
@@ -24,6 +25,7 @@ from stormpg.policies import policy_for
 from stormpg.train import check_budget, check_training
 from stormpg.training import Training
 from stormpg.tune.objective import Objective
+from stormpg.tune.space import Space, ends
 
 PACK = 4  # trials, at most, on CPUs: with sixteen seeds each they are four blocks of runs, and a cluster has several packs
 NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # of a table, to go on and to judge
@@ -64,6 +66,18 @@ def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any
     return algorithm, policy_for(make(problem.env), **policy)
 
 
+def check(problem: Problem, default: Mapping[str, Any], space: Space) -> None:
+    """InputError where the default setting, or it with an end of the space, cannot be run."""
+    algorithm, policy = trial(problem, default)
+    check_training(make(problem.env), [algorithm], [policy], list(problem.seeds), problem.horizon)
+    for name, values in space.items():
+        for value in ends(values):
+            try:
+                trial(problem, {**default, name: value})
+            except InputError as error:
+                raise InputError(f"the space has {name} = {value!r}, which cannot be run: {error}") from None
+
+
 def packed(problem: Problem, trials: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """Which trials are run as one batch: their numbers, pack by pack. Those of a pack share a shape, and so a program."""
     shapes: dict[Any, list[int]] = {}
@@ -81,7 +95,8 @@ def run_pack(
     algorithms, policies = (list(part) for part in zip(*(trial(problem, settings) for settings in trials), strict=True))
     training = check_training(make(problem.env), algorithms, policies, list(problem.seeds), problem.horizon)
     reached = None if before is None else unpacked(training, problem, before, kept)
-    block = RUNS_IN_A_BLOCK if jax.default_backend() == "cpu" else None
+    compiled = jax.default_backend() == "cpu" and not isinstance(training.env, OutsideEnvironment)
+    block = RUNS_IN_A_BLOCK if compiled else None
     result = training.run(problem.trajectories, block=block, before=reached, pause=pause)
     tables = split_settings({name: result.columns[name] for name in NEEDED}, len(trials))
     diverged = np.asarray(result.states.diverged).reshape(len(trials), -1).sum(axis=1)

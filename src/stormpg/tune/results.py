@@ -19,6 +19,7 @@ from stormpg.tune.search import Search, trials_of
 
 SECTION = "The search"
 SHOWN = 10  # trials in the table
+ENOUGH = 8  # different values, for importances
 FIGURE = "search"
 TOML = "best.toml"
 
@@ -66,6 +67,9 @@ def importances(study: Any) -> dict[str, Any] | None:
     """How much each setting matters, by PED-ANOVA; None with too few trials to tell."""
     import optuna
 
+    values = {t.value for t in trials_of(study) if t.state == optuna.trial.TrialState.COMPLETE}
+    if len(values) < ENOUGH:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -106,7 +110,8 @@ def report(
     """Run the best and the default setting on fresh seeds, write everything, and return what it says."""
     problem, best = search.problem, best_of(study)
     settings = {"tuned": {**search.fixed, **best.params}, "default": dict(default)}
-    units = [unit(problem, name, chosen, fresh) for name, chosen in settings.items()]
+    folders = {"tuned": f"tuned-{best.number}", "default": "default"}  # another trial may be the best one later
+    units = [unit(problem, folders[name], chosen, fresh) for name, chosen in settings.items()]
     tables = dict(zip(settings, shop.run(units), strict=True))
     task = Task(problem.env, f"{problem.algorithm} on {problem.env}", problem.trajectories, None, dict(settings), tables)
     subtitle = (

@@ -7,7 +7,7 @@ trial, and results are told by number. So a search on a cluster, or one that was
 import contextlib
 import dataclasses
 import json
-import logging
+import math
 import shutil
 import uuid
 import warnings
@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 from stormpg import files
 from stormpg.errors import InputError, PartsFailed
+from stormpg.experiments.units import as_json
 from stormpg.experiments.workshop import Part, Workshop, drop_programs
+from stormpg.options import without_secrets
 from stormpg.tune.objective import Objective
 from stormpg.tune.packs import Found, Problem, packed, run_pack, trial
 from stormpg.tune.space import Space, distributions, from_plain, plain, within
@@ -65,32 +67,37 @@ class Judged(NamedTuple):
     note: str = ""
 
 
-def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) -> Any:
-    """The study of this name in an Optuna storage, begun where there is none; InputError where it is of something else."""
+@contextlib.contextmanager
+def stored(url: str, *more: type[Exception]) -> Iterator[None]:
+    """What a storage says when it cannot be used, as one line. `more`: errors that are the storage's here."""
     try:
         import optuna
         import sqlalchemy.exc
     except ImportError:
         raise InputError('Optuna is not installed: pip install "stormpg[tune]".') from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    logging.getLogger("optuna").setLevel(logging.ERROR)
+    its: tuple[type[Exception], ...] = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, *more)
     try:
-        storage = optuna.storages.RDBStorage(url, skip_table_creation=False)
+        yield
+    except its as error:
+        reason = " ".join(without_secrets(str(error)).split())[:300]
+        raise InputError(f"the storage {without_secrets(url)} cannot be used: {reason}") from None
+
+
+def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) -> Any:
+    """The study of this name in an Optuna storage, begun where there is none; InputError where it is of something else."""
+    with stored(url, ImportError, ValueError, RuntimeError):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        storage = optuna.storages.get_storage(url)
         study = optuna.create_study(storage=storage, study_name=name, direction=direction, load_if_exists=True)
-        held = study.user_attrs.get("about")
-        if held is None and not study.trials:
+        if "about" not in study.user_attrs and not study.trials:
             study.set_user_attr("about", dict(about))
-            held = dict(about)
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, ValueError, optuna.exceptions.StorageInternalError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(
-            f"the storage {hidden(url)} cannot be used: {reason} Give an address such as sqlite:///FILE."
-        ) from None
-    asked = json.loads(json.dumps(about))
-    for key in sorted(asked.keys() | (held or {}).keys()):
-        if (held or {}).get(key) != asked.get(key):
+        held, asked = study.user_attrs.get("about", {}), as_json(about)
+    for key in sorted(asked.keys() | held.keys()):
+        if held.get(key) != asked.get(key):
             raise InputError(
-                f"the study {name!r} has {key} = {str((held or {}).get(key))[:80]}; asked for {str(asked.get(key))[:80]}. "
+                f"the study {name!r} has {key} = {str(held.get(key))[:80]}; asked for {str(asked.get(key))[:80]}. "
                 "Give another --study name, or another folder with --out."
             )
     return study
@@ -99,14 +106,9 @@ def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) ->
 def close(study: Any) -> None:
     """Let go of the study's storage: a server's connections are few."""
     storage = getattr(study._storage, "_backend", study._storage)
-    storage.remove_session()
-    storage.engine.dispose()
-
-
-def hidden(url: str) -> str:
-    """An address without its password."""
-    scheme, mark, rest = url.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else url
+    study._storage.remove_session()
+    if hasattr(storage, "engine"):
+        storage.engine.dispose()
 
 
 def owner_of(folder: Path) -> str:
@@ -118,15 +120,19 @@ def owner_of(folder: Path) -> str:
 
 
 def run(shop: Workshop, search: Search, study: Any, alone: bool) -> None:
-    """Generation after generation until there are enough trials. `alone`: nobody else asks for trials of this study."""
+    """Generation after generation until there are enough trials. `alone`: nobody else asks for trials of this study.
+
+    Where others are still at work on the last ones, it ends without these.
+    """
     owner = owner_of(shop.root)
     while True:
         mine = [t for t in trials_of(study) if t.user_attrs.get("owner") == owner]
         begun = [t.user_attrs["generation"] for t in mine if not t.state.is_finished()]
-        if not begun and sum(t.state.is_finished() for t in trials_of(study)) >= search.trials:
-            return
         number = min(begun) if begun else 1 + max((t.user_attrs["generation"] for t in mine), default=-1)
-        judge(shop, search, study, asked(study, search, owner, alone, number), number)
+        members = asked(study, search, owner, alone, number)
+        if not members:
+            return
+        judge(shop, search, study, members, number)
         shutil.rmtree(shop.root / "trials", ignore_errors=True)
         if number % GENERATIONS == GENERATIONS - 1:
             drop_programs()
@@ -137,37 +143,31 @@ def trials_of(study: Any) -> list[Any]:
 
 
 def asked(study: Any, search: Search, owner: str, alone: bool, generation: int) -> list[Any]:
-    """The trials of a generation: those that are there, and the rest of it from the sampler."""
+    """The trials of a generation: those that are there, and the rest of it from the sampler, as long as any are wanted.
+
+    The sampler asks a copy of the study, so that a trial is in the storage with all that belongs to it, or not at all.
+    """
     import optuna
 
     own = {"generation": generation, "owner": owner}
     mine = lambda: [t for t in trials_of(study) if own.items() <= t.user_attrs.items()]
-    with quiet():
-        for orphan in (t for t in trials_of(study) if alone and "owner" not in t.user_attrs):  # it was killed while it asked
-            adopt(study, orphan, own, search.space)
-        size = min(search.generation, max(search.trials - len(trials_of(study)) + len(mine()), len(mine())))
-        while len(mine()) < size:
-            number = len(trials_of(study))
-            sampler = optuna.samplers.TPESampler(seed=search.seed + number, constant_liar=True)
-            known = {name: value for name, value in search.first.items() if within(search.space, name, value)}
-            study.sampler = sampler if number else optuna.samplers.PartialFixedSampler(known, sampler)
-            mark(study.ask(distributions(search.space)), own)
+    there, of_generation = trials_of(study), mine()
+    missing = min(search.generation - len(of_generation), search.trials - len(there))
+    if missing > 0:
+        spaces = distributions(search.space)
+        known = {name: value for name, value in search.first.items() if within(search.space, name, value)}
+        # Who is not alone has a stream of his own: others may be asking for the same number at this moment.
+        first_seed = search.seed + (0 if alone else int(owner[:6], 16))
+        with quiet():
+            copy = optuna.create_study(direction=study.direction)
+            copy.add_trials(there)
+            for number in range(len(there), len(there) + missing):
+                sampler = optuna.samplers.TPESampler(seed=first_seed + number, constant_liar=True)
+                copy.sampler = sampler if number else optuna.samplers.PartialFixedSampler(known, sampler)
+                params, state = copy.ask(spaces).params, optuna.trial.TrialState.RUNNING
+                one = optuna.trial.create_trial(state=state, params=params, distributions=spaces, user_attrs=own)
+                study.add_trial(one)
     return sorted(mine(), key=lambda t: t.number)
-
-
-def mark(one: Any, own: Mapping[str, Any]) -> None:
-    for name, value in own.items():
-        one.set_user_attr(name, value)
-
-
-def adopt(study: Any, orphan: Any, own: Mapping[str, Any], space: Space) -> None:
-    """A trial that has its settings, but not yet its generation; one that has not got them all is given up."""
-    from optuna.trial import Trial
-
-    if set(orphan.params) == set(space):
-        mark(Trial(study, orphan._trial_id), own)
-    elif not orphan.state.is_finished():
-        tell_failed(study, orphan, "its search was killed as it began")
 
 
 def judge(shop: Workshop, search: Search, study: Any, members: Sequence[Any], generation: int) -> None:
@@ -180,8 +180,8 @@ def judge(shop: Workshop, search: Search, study: Any, members: Sequence[Any], ge
         for member, found in zip(members, judged, strict=True):
             if member.state.is_finished():
                 continue
-            if found.value is None:
-                tell_failed(study, member, found.note)
+            if found.value is None or not math.isfinite(found.value):
+                tell_failed(study, member, found.note or f"its value is {found.value}")
                 continue
             one = Trial(study, member._trial_id)
             sign = -1.0 if search.problem.objective.direction == "minimize" else 1.0
@@ -250,33 +250,39 @@ def climb(
 ) -> list[Found | str]:
     """The packs up to a rung; what went wrong for one that keeps failing."""
     names = [f"trials/{name}/{number}" for number in range(len(packs))]
+    chosen = [[dict(settings[number]) for number in pack] for pack in packs]
+    found = [read(shop.root / file, trials) for file, trials in zip(names, chosen, strict=True)]
     parts = {}
-    for file, pack in zip(names, packs, strict=True):
+    for file, pack, trials, there in zip(names, packs, chosen, found, strict=True):
         reached, kept = (before[pack[0]][0], [before[n][1] for n in pack]) if before else (None, [])
-        chosen = [dict(settings[number]) for number in pack]
-        if not (shop.root / f"{file}.json").exists():
-            work = partial(run_pack, search.problem, chosen, pause, reached, kept)
-            parts[file] = Part(work, partial(keep, shop.root / file), str(chosen))
-    failures = ""
+        if there is None:
+            work = partial(run_pack, search.problem, trials, pause, reached, kept)
+            parts[file] = Part(work, partial(keep, shop.root / file, trials), str(trials))
+    failed: Mapping[str, str] = {}
     try:
         shop.do(parts, len(packs), drop=False)  # the next rung has the same shapes
     except PartsFailed as error:
-        failures = str(error)
-    return [read(shop.root / file) or failures for file in names]
+        failed = error.failed
+    return [read(shop.root / file, trials) or failed[file] for file, trials in zip(names, chosen, strict=True)]
 
 
-def keep(file: Path, found: Found) -> None:
+def keep(file: Path, trials: Sequence[Any], found: Found) -> None:
     """The state first, so that what has the numbers has the state too."""
     file.parent.mkdir(parents=True, exist_ok=True)
     files.write_file(file.with_suffix(".state"), lambda part: Path(part).write_bytes(found.reached))
-    files.write_json(file.with_suffix(".json"), found._replace(reached=b"")._asdict() | {"reached": None})
+    files.write_json(
+        file.with_suffix(".json"), {"trials": trials, "found": found._replace(reached=b"")._asdict() | {"reached": ""}}
+    )
 
 
-def read(file: Path) -> Found | None:
+def read(file: Path, trials: Sequence[Any]) -> Found | None:
+    """What is kept of these trials; None where there is nothing, or what another search or machine has packed."""
     if not file.with_suffix(".json").exists():
         return None
     content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-    return Found(**content | {"reached": file.with_suffix(".state").read_bytes()})
+    if content["trials"] != as_json(trials):
+        return None
+    return Found(**content["found"] | {"reached": file.with_suffix(".state").read_bytes()})
 
 
 @contextlib.contextmanager

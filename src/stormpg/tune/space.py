@@ -1,6 +1,7 @@
 """Search spaces: which settings of an algorithm and its policy are tuned, and over what."""
 
 import inspect
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +90,8 @@ def checked(where: str, name: str, value: Any, kind: type) -> None:
         check_type(name, value, kind)
     except InputError as error:
         raise InputError(f"{where} {error}") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where} has {value}; expected finite numbers.")
 
 
 def distributions(space: Space) -> dict[str, Any]:
@@ -112,6 +115,11 @@ def within(space: Space, name: str, value: Any) -> bool:
     if values is None or isinstance(values, Choices):
         return values is not None and value in values.values
     return values.low <= value <= values.high
+
+
+def ends(values: Range | Choices) -> tuple[Any, ...]:
+    """The values that are tried before a search begins."""
+    return values.values if isinstance(values, Choices) else (values.low, values.high)
 
 
 def plain(space: Space) -> dict[str, Any]:
