@@ -7,11 +7,11 @@ from stormpg.experiments.workshop import Workshop
 from stormpg.tune import results, search
 from stormpg.tune.objective import Objective
 from stormpg.tune.packs import Problem
-from stormpg.tune.space import Choices, Range
+from stormpg.tune.space import Range
 
 problem = Problem("chain", "storm-pg", trajectories=100, seeds=tuple(range(8)), horizon=5, objective=Objective("last"))
-space = {"eta": Range(0.01, 1.0, log=True), "alpha": Range(0.1, 1.0), "B": Choices((2, 4))}
-wanted = search.Search(problem, space, fixed={"S0": 4}, first={"eta": 0.1, "alpha": 0.9, "B": 2}, trials=16, generation=8)
+space = {"eta": Range(0.01, 1.0, log=True), "alpha": Range(0.1, 1.0)}
+wanted = search.Search(problem, space, fixed={"S0": 4, "B": 2}, first={"eta": 0.1, "alpha": 0.9}, trials=16, generation=8)
 
 with tempfile.TemporaryDirectory() as folder:
     study = search.open_study(f"sqlite:///{folder}/study.db", "example", wanted.about(), problem.objective.direction)
