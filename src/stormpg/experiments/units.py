@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from stormpg import files, store
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.columns import Columns
@@ -131,6 +133,12 @@ def give_memory_back() -> None:
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def drop_programs() -> None:
+    """Let go of all compiled programs: each takes some 30 MB, and many of the mappings that Linux allows a process."""
+    jax.clear_caches()
+    give_memory_back()
 
 
 def split_settings(columns: Columns, count: int) -> list[Columns]:

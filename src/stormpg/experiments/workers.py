@@ -6,6 +6,7 @@ cluster may have many machines, whose disks are their own: what a part returns i
 """
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +17,16 @@ import jax
 
 from stormpg.cluster import cluster
 from stormpg.compiler import CACHE, keep_programs, understood
+from stormpg.experiments.units import drop_programs
 from stormpg.parallel import cores, lend
 
-# A compiled program takes some 30 MB and many of the mappings that Linux allows a process: after a group they are dropped.
-GROUP = 8
+GROUP = 8  # parts after which a process drops its compiled programs
 NO_TRIALS = ("xla_gpu_autotune_level", 0)  # XLA times variants of matrix products while others use the GPU, to no avail
 PROCESSES = 14  # that share a GPU, at most
 DEATHS = 5  # of the process or machine that works on a part, before it counts as failed
+
+
+DONE = itertools.count()  # the parts that a process of a cluster has done
 
 
 class Here:
@@ -66,7 +70,7 @@ class RayPool(Executor):
         # Two at once for as many cores as there are here, as with threads; on smaller machines one at a time.
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
         share = min(max(cores() // 2, 1), max(machine.get("CPU", 1) for machine in machines))
-        options: dict[str, Any] = {"num_cpus": share, "max_retries": DEATHS, "max_calls": GROUP}
+        options: dict[str, Any] = {"num_cpus": share, "max_retries": DEATHS}
         if any("GPU" in machine for machine in machines):
             options["num_gpus"] = 1 / PROCESSES
         self.ray, self.task, self.given = ray, ray.remote(**options)(there), ray.put((cores(), kept() is not None))
@@ -87,6 +91,8 @@ def there(given: tuple[int, bool], work: Callable[..., Any], arguments: Sequence
     lend(count)
     if keep:
         keep_programs()
+    if next(DONE) % GROUP == GROUP - 1:
+        drop_programs()
     return work(*arguments, **more)
 
 

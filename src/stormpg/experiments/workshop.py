@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 from stormpg import files
 from stormpg.columns import Columns
 from stormpg.errors import InputError, PartsFailed
-from stormpg.experiments.units import Unit, compute_unit, give_memory_back, keep_unit, read_unit
+from stormpg.experiments.units import Unit, compute_unit, drop_programs, keep_unit, read_unit
 from stormpg.experiments.workers import GROUP, Here, OnRay, stop
 
 Report = Callable[[str, int, int], None]  # the name of a part, parts done, parts in all
@@ -89,11 +87,6 @@ class Workshop:
             why = {name: f"{parts[name].about} {type(e).__name__}: {e}".strip() for name, e in failed.items()}
             told = "; ".join(f"{name} {words}" for name, words in why.items())
             raise PartsFailed(f"{len(failed)} of {count} parts of {self.root} failed, the others are kept: {told}", why)
-
-
-def drop_programs() -> None:
-    jax.clear_caches()
-    give_memory_back()
 
 
 def each(pool: Executor, parts: Mapping[str, Part], failed: dict[str, Exception]) -> Any:

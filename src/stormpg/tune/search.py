@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from stormpg import files
 from stormpg.errors import InputError, PartsFailed
-from stormpg.experiments.units import as_json
-from stormpg.experiments.workshop import Part, Workshop, drop_programs
+from stormpg.experiments.units import as_json, drop_programs
+from stormpg.experiments.workshop import Part, Workshop
 from stormpg.options import without_secrets
 from stormpg.tune.objective import Objective
 from stormpg.tune.packs import Found, Problem, packed, run_pack, trial
