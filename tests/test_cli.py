@@ -237,6 +237,7 @@ def test_storm_pg_on_rllabs_mountain_car():
     assert summary["diverged"] == [0]
 
 
+@pytest.mark.slow
 def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
     run = ["train", "cartpole-continuous", "--trajectories", "20", "--S0", "4", "--B", "2", "--seeds", "1", "--horizon", "5"]
     folder = tmp_path / "stormpg" / "compiled"

@@ -86,6 +86,7 @@ def test_a_linear_systems_objective_backwards(float64):
     np.testing.assert_allclose(found, -(np.trace(V @ start) + constant), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_smoothness_of_a_linear_system(float64):
     """Against differences of the gradient along the axes."""
     system, at = random_system(2, 1, seed=5), (0.5, 0.9, 8)
@@ -100,6 +101,7 @@ def test_the_smoothness_of_a_linear_system(float64):
 # ---- Counts
 
 
+@pytest.mark.slow
 def test_a_batch_of_counts_is_the_mean_over_its_trajectories(float64):
     """The leaves are all trajectories; with their rewards scaled, the estimator's mean over leaves is that over the n."""
     tables, horizon, n = problem(0), 2, 50.0
@@ -197,6 +199,7 @@ def test_the_number_of_trajectories_of_each_iteration():
 # ---- The split of an error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["storm-pg", "srvr-pg", "svrpg"])
 def test_the_bias_is_what_the_memory_carries(name, float64):
     """E[g_t] over all batches of two, given a memory that is off by e: ‖E g_t − ∇L(ξ_t)‖² is what `bias_of` says."""

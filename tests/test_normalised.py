@@ -59,6 +59,7 @@ def test_weights_against_older_parameters_use_their_own_statistics(float64):
     assert np.abs(found - 1).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_it_is_a_policy_and_acts_alike_in_numpy():
     check_policy(ENV, POLICY)
     params, _ = after(3)

@@ -140,6 +140,7 @@ def test_many_inputs_are_left_to_a_matrix_product():
     assert MLP((4, 8, 1)).in_steps() != MLP((4, 8, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(("env", "hidden"), [("cartpole", (8,)), ("cartpole-continuous", (8, 5)), ("cartpole-continuous", ())])
 def test_many_rows_are_each_row(env, hidden, normalise, float64):

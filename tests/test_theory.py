@@ -84,6 +84,7 @@ def test_the_moments_of_a_difference_of_estimates(problem, with_baseline):
     np.testing.assert_allclose(found.mean, slopes[0] - slopes[1], rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_a_long_horizon_by_simulation(float64):
     """Where nobody can enumerate: fifty steps, the estimator's own numbers, within four standard errors."""
     tables, horizon = garnet(5, 3, 2, seed=1), 50
@@ -113,6 +114,7 @@ def discounted_mean(env, policy, params, horizon, n=20_000):
     return total.mean(), total.std() / np.sqrt(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [system(2, 1), random_system(3, 2, seed=7)])
 def test_a_linear_system_by_simulation(problem, float64):
     env, sigma, horizon = from_system(problem, 15), 0.4, 15
@@ -151,6 +153,7 @@ def test_random_problems_belong_to_their_seed():
         random_system(radius=1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["storm-pg", "svrpg", "gpomdp"])
 def test_the_error_along_training_is_recorded(name):
     """At the first iteration it is what the recorded norms say, and training itself is not changed."""
@@ -177,6 +180,7 @@ def test_the_error_along_training_is_recorded(name):
 CONSTANTS = Constants(R=1.0, M=2**0.5, N=0.5, sigma2=4.0, phi2=0.5, gap=2.0, gamma=0.9, horizon=6)
 
 
+@pytest.mark.slow
 def test_the_smoothness_of_the_objective_is_above_its_hessian(float64):
     """On twenty-five random points of five problems."""
     found = []

@@ -265,6 +265,7 @@ def test_all_cores_at_once_do_not_hang(seeds):
     assert done.stdout.strip() == "True", done.stderr
 
 
+@pytest.mark.slow
 def test_a_thread_has_the_settings_of_its_caller():
     """float64 for all runs, however many blocks they are cut into."""
     with jax.enable_x64(True):

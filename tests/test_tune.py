@@ -122,6 +122,7 @@ def test_trials_of_one_shape_are_packed():
     assert packed(PROBLEM, [settings(eta=0.1 + i) for i in range(6)]) == [[0, 1, 2, 3], [4, 5]]
 
 
+@pytest.mark.slow
 def test_a_packed_trial_is_the_trial_alone():
     """The same random numbers: equal to rounding over the first iterations, and close in the end."""
     problem = PROBLEM._replace(env="cartpole-continuous", horizon=20)
@@ -172,6 +173,7 @@ def test_a_search(whole):
     assert told(again) == told(study)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 4])
 def test_an_interrupted_search_is_the_search_in_one_go(tmp_path, whole, after):
     """Stopped after some packs: the trials are the same."""
@@ -190,6 +192,7 @@ def test_an_interrupted_search_is_the_search_in_one_go(tmp_path, whole, after):
     assert told(study_in(parts)) == told(study_in(whole))
 
 
+@pytest.mark.slow
 def test_a_search_killed_while_it_asks(tmp_path, whole, monkeypatch):
     """A trial is in the storage with all that belongs to it, or not at all."""
     import optuna
@@ -222,6 +225,7 @@ def test_what_is_kept_of_other_trials_is_not_read(tmp_path):
     assert search.read(file, [settings(eta=0.4)]) is None
 
 
+@pytest.mark.slow
 def test_a_search_with_an_environment_outside_jax(tmp_path):
     problem = Problem("gym:CartPole-v1", "storm-pg", 12, (1000, 1001), 6, Objective())
     wanted = Search(problem, SPACE, FIXED, {}, trials=2, generation=2)
@@ -230,6 +234,7 @@ def test_a_search_with_an_environment_outside_jax(tmp_path):
     assert sorted(t.state.name for t in study.get_trials()) == ["COMPLETE", "PRUNED"]
 
 
+@pytest.mark.slow
 def test_values_that_are_no_numbers(tmp_path, monkeypatch):
     """They come last, and are told as failed."""
     real = search.run_pack
@@ -254,6 +259,7 @@ def test_values_that_are_no_numbers(tmp_path, monkeypatch):
     assert Objective().on_the_way(columns) == -np.inf
 
 
+@pytest.mark.slow
 def test_trials_that_cannot_run_are_told_as_failed(tmp_path):
     """A first batch beyond the budget: one choice in two. The rest goes on."""
     wanted = Search(PROBLEM, {"eta": SPACE["eta"], "S0": Choices((4, 1000))}, {"B": 2}, {}, trials=8, generation=8)
@@ -268,6 +274,7 @@ def test_trials_that_cannot_run_are_told_as_failed(tmp_path):
     assert all("S0 = 1000" in error for error in errors)
 
 
+@pytest.mark.slow
 def test_a_pack_that_keeps_failing_does_not_stop_the_others(tmp_path, monkeypatch):
     wanted = Search(PROBLEM, {"eta": SPACE["eta"], "B": Choices((2, 3))}, {"S0": 4}, {}, trials=6, generation=6)
     tried = []
@@ -290,6 +297,7 @@ def test_a_pack_that_keeps_failing_does_not_stop_the_others(tmp_path, monkeypatc
     assert "'B': 3" in error
 
 
+@pytest.mark.slow
 def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
     from stormpg.experiments.workshop import Part
 
@@ -310,6 +318,7 @@ def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
     assert len(tries) == 2
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_finished_trials(tmp_path):
     """Arrays of later generations take the place of earlier ones."""
     live = []
