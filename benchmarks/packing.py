@@ -3,7 +3,7 @@
     python benchmarks/packing.py
 
 Both run the same settings with the same seeds in this process, with programs compiled before the clock starts, and then as a
-user would without packing: a command for each trial (with compiled programs kept on the disk), measured on a few of them.
+user would without packing: a command for each trial (with compiled programs kept on the disk), measured on three of them.
 """
 
 import subprocess
@@ -15,7 +15,8 @@ import numpy as np
 
 import stormpg
 from stormpg.tune.objective import Objective
-from stormpg.tune.packs import Problem, run_pack, trial
+from stormpg.tune.packs import packed, run_pack, trial
+from stormpg.tune.plan import Problem
 
 TRIALS, TRAJECTORIES, COMMANDS = 64, 500, 3
 
@@ -38,21 +39,32 @@ def main() -> None:
     trials = settings(TRIALS)
     for seeds in (16, 4, 1):
         problem = Problem("cartpole-continuous", "storm-pg", TRAJECTORIES, tuple(range(seeds)), None, Objective())
-        packed = lambda problem=problem: run_pack(problem, trials, None, None, [])
+        packs = [[trials[i] for i in pack] for pack in packed(problem, trials)]  # as a search has them
+        in_packs = lambda problem=problem, packs=packs: [run_pack(problem, pack, None, None, []) for pack in packs]
         pairs = [trial(problem, one) for one in trials]
 
         def alone(pairs=pairs, problem=problem):
             for algorithm, policy in pairs:
                 stormpg.train(problem.env, algorithm, problem.trajectories, list(problem.seeds), policy=policy)
 
-        packed()
+        in_packs()
         alone(pairs[:1])
-        together, apart = seconds(packed), seconds(alone)
+        together, apart = seconds(in_packs), seconds(alone)
         print(f"{TRIALS} trials of {seeds} seeds: packed {together:.1f} s, one after another {apart:.1f} s, "
               f"{apart / together:.1f} times", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--trajectories", str(TRAJECTORIES)]
-        one = lambda i: [*command, "--seeds", "16", "--eta", str(trials[i]["eta"]), "--out", f"{folder}/{i}"]
+        one = lambda i: [
+            *command,
+            "--seeds",
+            "16",
+            "--eta",
+            str(trials[i]["eta"]),
+            "--alpha",
+            str(trials[i]["alpha"]),
+            "--out",
+            f"{folder}/{i}",
+        ]
         subprocess.run(one(0), check=True, capture_output=True)
         several = seconds(lambda: [subprocess.run(one(i + 1), check=True, capture_output=True) for i in range(COMMANDS)])
     each = several / COMMANDS

@@ -19,11 +19,11 @@ from stormpg.errors import InputError, PartsFailed
 from stormpg.experiments.units import Unit
 from stormpg.experiments.workers import workers
 from stormpg.experiments.workshop import Part, Workshop
-from stormpg.tune import search
+from stormpg.tune import halving, search
 from stormpg.tune.objective import Objective
-from stormpg.tune.packs import Problem
-from stormpg.tune.search import Search, open_study
+from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Range
+from stormpg.tune.study import open_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many
 
@@ -81,7 +81,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     here, there, seen = (tmp_path / name for name in ("here", "there", "seen"))
     search.run(Workshop(here), SEARCH, study_in(here), alone=True)
     seen.mkdir()
-    real = search.run_pack
+    real = halving.run_pack
 
     def watched(*arguments):
         import ray
@@ -94,7 +94,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
         begun.write_text("done")
         return found
 
-    monkeypatch.setattr(search, "run_pack", watched)
+    monkeypatch.setattr(halving, "run_pack", watched)
     nodes = lambda: [file.name.rpartition("-")[2] for file in seen.iterdir()]
     killed, over = threading.Event(), threading.Event()
 

@@ -18,11 +18,12 @@ from stormpg.columns import mean_return
 from stormpg.errors import InputError, PartsFailed
 from stormpg.experiments.workshop import Workshop
 from stormpg.stats import iqm
-from stormpg.tune import packs, search
+from stormpg.tune import halving, packs, search
 from stormpg.tune.objective import Objective, objective
-from stormpg.tune.packs import Problem, packed, run_pack
-from stormpg.tune.search import Search, open_study
+from stormpg.tune.packs import packed, run_pack
+from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Choices, Range, distributions, read_space, space_for, within
+from stormpg.tune.study import close, open_study
 
 SEEDS = (1000, 1001, 1002, 1003)
 PROBLEM = Problem("chain", "storm-pg", 60, SEEDS, 5, Objective())
@@ -127,12 +128,12 @@ def test_a_packed_trial_is_the_trial_alone():
     """The same random numbers: equal to rounding over the first iterations, and close in the end."""
     problem = PROBLEM._replace(env="cartpole-continuous", horizon=20)
     trials = [settings(eta=0.01), settings(eta=0.02, sigma=0.5), settings(alpha=0.9, sigma=0.7)]
-    for name, budget, close in (("the first iterations", 10, 1e-5), ("a whole run", 60, 0.05)):
+    for name, budget, near in (("the first iterations", 10, 1e-5), ("a whole run", 60, 0.05)):
         together = run_pack(problem._replace(trajectories=budget), trials, None, None, [])
         for one, value in zip(trials, together.values, strict=True):
             algorithm, policy = packs.trial(problem, one)
             alone = stormpg.train(problem.env, algorithm, budget, list(SEEDS), horizon=20, policy=policy)
-            assert value == pytest.approx(float(iqm(mean_return(alone.columns))), rel=close), name
+            assert value == pytest.approx(float(iqm(mean_return(alone.columns))), rel=near), name
 
 
 def test_a_pack_that_pauses_is_the_pack_in_one_go():
@@ -220,9 +221,9 @@ def test_what_is_kept_of_other_trials_is_not_read(tmp_path):
     study_in(tmp_path)
     file = tmp_path / "trials" / "0" / "0" / "0"
     other = run_pack(PROBLEM, [settings(eta=0.3)], 15, None, [])
-    search.keep(file, [settings(eta=0.3)], other)
-    assert search.read(file, [settings(eta=0.3)]) == other
-    assert search.read(file, [settings(eta=0.4)]) is None
+    halving.keep(file, [settings(eta=0.3)], other)
+    assert halving.read(file, [settings(eta=0.3)]) == other
+    assert halving.read(file, [settings(eta=0.4)]) is None
 
 
 @pytest.mark.slow
@@ -237,7 +238,7 @@ def test_a_search_with_an_environment_outside_jax(tmp_path):
 @pytest.mark.slow
 def test_values_that_are_no_numbers(tmp_path, monkeypatch):
     """They come last, and are told as failed."""
-    real = search.run_pack
+    real = halving.run_pack
 
     def spoiled(problem, trials, *more):
         found = real(problem, trials, *more)
@@ -245,7 +246,7 @@ def test_values_that_are_no_numbers(tmp_path, monkeypatch):
         spoil = lambda values, by: [by if one else value for one, value in zip(bad, values, strict=True)]
         return found._replace(values=spoil(found.values, float("nan")), so_far=spoil(found.so_far, float("-inf")))
 
-    monkeypatch.setattr(search, "run_pack", spoiled)
+    monkeypatch.setattr(halving, "run_pack", spoiled)
     study = study_in(tmp_path, Search(**{**SEARCH.__dict__, "halving": False}))
     search.run(Workshop(tmp_path), Search(**{**SEARCH.__dict__, "halving": False}), study, alone=True)
     for t in study.get_trials():
@@ -285,7 +286,7 @@ def test_a_pack_that_keeps_failing_does_not_stop_the_others(tmp_path, monkeypatc
             raise RuntimeError("out of luck")
         return run_pack(problem, trials, *more)
 
-    monkeypatch.setattr(search, "run_pack", broken)
+    monkeypatch.setattr(halving, "run_pack", broken)
     study = study_in(tmp_path, wanted)
     search.run(Workshop(tmp_path), wanted, study, alone=True)
     by_B = {B: {t.state.name for t in study.get_trials() if t.params["B"] == B} for B in (2, 3)}
@@ -404,7 +405,7 @@ def test_searches_in_postgresql(tmp_path, whole, postgresql):
     search.run(Workshop(together[0]), SEARCH, shared[0], alone=False)
     assert len(shared[0].get_trials()) == len(trials)
     for study in (remote, *shared):
-        search.close(study)
+        close(study)
 
 
 # ---- The command

@@ -27,7 +27,8 @@ from stormpg.policies import Gaussian, describe_policy
 from stormpg.report.tables import result_rows
 from stormpg.terminal import out, table, unit_bar
 from stormpg.tune.objective import objective as objective_of
-from stormpg.tune.packs import Problem, check, parted
+from stormpg.tune.packs import check, parted
+from stormpg.tune.plan import Problem, Search, from_about
 from stormpg.tune.space import Choices, Range, read_space, space_for
 
 DATABASE = "study.db"
@@ -61,6 +62,7 @@ def tune_command(
     """Search for good settings. A setting given by a flag or in the --config file is fixed, the others are tuned."""
     share_device()
     from stormpg.tune import results, search
+    from stormpg.tune import study as studies
 
     flags = {"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon}
     job = Job({**flags, **settings}, config)
@@ -78,7 +80,7 @@ def tune_command(
     check(problem, default, wanted_space)  # what is wrong is said before anything is written
     fixed = {key: value for key, value in default.items() if key not in wanted_space}
     usual = {**make_algorithm(name, **parted(default)[0]).settings, **(describe_policy(job.policy) or {})}
-    wanted = search.Search(problem, wanted_space, fixed, usual, trials, generation, halving, first_seed)
+    wanted = Search(problem, wanted_space, fixed, usual, trials, generation, halving, first_seed)
     if dashboard:
         dashboard_module()
     url, named = storage or f"sqlite:///{folder / DATABASE}", study or f"{job.env.name}-{name}"
@@ -87,13 +89,13 @@ def tune_command(
     with workers(where) as those, unit_bar("tune") as progress:
         if storage:  # which may not answer; only then is anything written here
             check_folder(folder, about)
-            search.close(search.open_study(url, named, wanted.about(), goal.direction))
+            studies.close(studies.open_study(url, named, wanted.about(), goal.direction))
         claim_folder(folder, about, [])
         with Lock(folder):
-            found = search.open_study(url, named, wanted.about(), goal.direction)
+            found = studies.open_study(url, named, wanted.about(), goal.direction)
             shop = Workshop(folder, progress, workers=those)
-            with contextlib.ExitStack() as end, search.stored(url):
-                end.callback(search.close, found)
+            with contextlib.ExitStack() as end, studies.stored(url):
+                end.callback(studies.close, found)
                 if dashboard:
                     show_at(found._storage)
                 search.run(shop, wanted, found, alone=not storage)
@@ -104,17 +106,18 @@ def tune_command(
 
 def rebuild(shop: Workshop, about: dict[str, Any]) -> dict[str, Any]:
     """The report of a search from what its folder holds."""
-    from stormpg.tune import results, search
+    from stormpg.tune import results
+    from stormpg.tune import study as studies
 
     if about["storage"]:
         raise InputError(f"the trials of {shop.root} are in {about['storage']}: give the `stormpg tune` command again instead.")
     if not (shop.root / DATABASE).is_file():
         raise InputError(f"{shop.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again.")
-    wanted = search.from_about(about)
+    wanted = from_about(about)
     goal = wanted.problem.objective.direction
-    study = search.open_study(f"sqlite:///{shop.root / DATABASE}", about["study"], wanted.about(), goal)
+    study = studies.open_study(f"sqlite:///{shop.root / DATABASE}", about["study"], wanted.about(), goal)
     with contextlib.ExitStack() as end:
-        end.callback(search.close, study)
+        end.callback(studies.close, study)
         return results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
 
 

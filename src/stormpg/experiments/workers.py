@@ -23,7 +23,7 @@ from stormpg.parallel import cores, lend
 GROUP = 8  # parts after which a process drops its compiled programs
 NO_TRIALS = ("xla_gpu_autotune_level", 0)  # XLA times variants of matrix products while others use the GPU, to no avail
 PROCESSES = 14  # that share a GPU, at most
-DEATHS = 5  # of the process or machine that works on a part, before it counts as failed
+DEATHS = 5  # of the process or machine that works on a part, before it counts as failed; its own errors: `workshop.ATTEMPTS`
 
 
 DONE = itertools.count()  # the parts that a process of a cluster has done
@@ -71,7 +71,7 @@ class RayPool(Executor):
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
         share = min(max(cores() // 2, 1), max(machine.get("CPU", 1) for machine in machines))
         options: dict[str, Any] = {"num_cpus": share, "max_retries": DEATHS}
-        if any("GPU" in machine for machine in machines):
+        if all("GPU" in machine for machine in machines):
             options["num_gpus"] = 1 / PROCESSES
         self.ray, self.task, self.given = ray, ray.remote(**options)(there), ray.put((cores(), kept() is not None))
         self.parts: list[Any] = []

@@ -20,7 +20,7 @@ from stormpg.experiments.units import Unit, compute_unit, drop_programs, keep_un
 from stormpg.experiments.workers import GROUP, Here, OnRay, stop
 
 Report = Callable[[str, int, int], None]  # the name of a part, parts done, parts in all
-ATTEMPTS = 2
+ATTEMPTS = 2  # at a part that raises an error
 
 
 class Part(NamedTuple):

@@ -1,4 +1,4 @@
-"""Charts of a report for print: lines with intervals, or a grid of numbers, from the same data that the page draws."""
+"""Charts of a report for print: lines with intervals, bars, or a grid of numbers; the page draws the same data (page.js)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

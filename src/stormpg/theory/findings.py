@@ -96,12 +96,12 @@ def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any
     charts: list[dict[str, Any]] = []
     rows, ahead = [], []
     for (e, share), B in itertools.product(enumerate(where.SHARES), size.batches):
-        z: list[list[Any]] = [[None for _ in size.horizons] for _ in where.NOISES]
-        told = [[False for _ in size.horizons] for _ in where.NOISES]
+        z: list[list[Any]] = [[None for _ in size.horizons] for _ in size.noises]
+        told = [[False for _ in size.horizons] for _ in size.noises]
         for j, horizon in enumerate(size.horizons):
             plain, reduced = (found[f"map/{name}-{horizon}-{B}.json"] for name in ("gpomdp", "storm-pg"))
-            for i, noise in enumerate(where.NOISES):
-                mine = lambda part, i=i, e=e: [cell[e] for cell in part["cells"][i :: len(where.NOISES)]]
+            for i, noise in enumerate(size.noises):
+                mine = lambda part, i=i, e=e: [cell[e] for cell in part["cells"][i :: len(size.noises)]]
                 result = where.ratio(mine(plain), mine(reduced), plain["most"])
                 z[i][j] = result["ratio"]
                 shown = "neither" if result["ratio"] is None else f"{result['ratio']:.2f}"
@@ -111,7 +111,7 @@ def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any
                 if result["ratio"] is not None:
                     ahead.append((result["low"] > 1, result["high"] < 1))
                     told[i][j] = any(ahead[-1])
-        axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "noise of the system", "y": list(where.NOISES)}
+        axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "noise of the system", "y": list(size.noises)}
         title = f"ε = {share:g} ‖∇L(ξ₀)‖, batches of {B}"
         marks = {"marked": told, "note": "A star: 1 is outside the interval."}
         about = {"section": "Where variance reduction pays", "title": title, "label": "ratio"}

@@ -43,6 +43,7 @@ class Size:
     prescribed: int = 400_000  # iterations of a run, at most; and trajectories of the others:
     tuned: int = 15_000
     mapped: int = 2500
+    noises: tuple[float, ...] = where.NOISES  # of the map, with these horizons and batches
     horizons: tuple[int, ...] = where.HORIZONS
     batches: tuple[int, ...] = where.BATCHES
     grid_batches: tuple[int, ...] = lemmas.BATCHES
@@ -83,7 +84,7 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
         )
     for name, horizon, B in cells(size):
         made[f"map/{name}-{horizon}-{B}.json"] = functools.partial(
-            where.measure, name, horizon, B, min(size.problems, 2), size.seeds, size.mapped
+            where.measure, name, horizon, B, min(size.problems, 2), size.seeds, size.mapped, size.noises
         )
     for kind in ("finite", "linear"):
         for name in size.methods:

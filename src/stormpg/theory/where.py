@@ -49,11 +49,13 @@ def scaled(system: System, family: Linear) -> System:
     return system._replace(Q=np.asarray(system.Q / size), R=np.asarray(system.R / size))
 
 
-def measure(name: str, horizon: int, B: int, problems: int, seeds: int, most: int) -> dict[str, Any]:
+def measure(
+    name: str, horizon: int, B: int, problems: int, seeds: int, most: int, noises: Sequence[float] = NOISES
+) -> dict[str, Any]:
     """E‖∇L(ξ_t)‖² of every setting on every problem with every noise; of it, N(ε) by both halves of the seeds."""
     with jax.enable_x64(True):
         family = Linear(horizon, GAMMA, SIGMA)
-        data = [scaled(random_system(2, 1, noise=noise, seed=seed), family) for seed in range(problems) for noise in NOISES]
+        data = [scaled(random_system(2, 1, noise=noise, seed=seed), family) for seed in range(problems) for noise in noises]
         nowhere = {"mean": jnp.zeros((len(data[0].A) + 1, data[0].B.shape[1]))}
         first = [float(jnp.linalg.norm(gradient(one, nowhere, family.sigma, GAMMA, horizon)["mean"])) for one in data]
         descent = Descent(family, data, settings(name, B), range(2 * seeds)).go_on(most // B - 1)

@@ -24,22 +24,11 @@ from stormpg.parallel import RUNS_IN_A_BLOCK
 from stormpg.policies import policy_for
 from stormpg.train import check_budget, check_training
 from stormpg.training import Training
-from stormpg.tune.objective import Objective
+from stormpg.tune.plan import Problem
 from stormpg.tune.space import Space, ends
 
 PACK = 4  # trials, at most, on CPUs: with sixteen seeds each they are four blocks of runs, and a cluster has several packs
 NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # of a table, to go on and to judge
-
-
-class Problem(NamedTuple):
-    """What every trial of a search has in common."""
-
-    env: str
-    algorithm: str
-    trajectories: int
-    seeds: tuple[int, ...]
-    horizon: int | None
-    objective: Objective
 
 
 class Found(NamedTuple):

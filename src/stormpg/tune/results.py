@@ -14,8 +14,9 @@ from stormpg.experiments.workshop import Workshop
 from stormpg.options import write_toml
 from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.write import write_report
-from stormpg.tune.packs import Problem, parted
-from stormpg.tune.search import Search, trials_of
+from stormpg.tune.packs import parted
+from stormpg.tune.plan import Problem, Search
+from stormpg.tune.study import trials_of
 
 SECTION = "The search"
 SHOWN = 10  # trials in the table

@@ -391,7 +391,7 @@ function charts(all) {
 }
 
 function bars({ names, bars: values, x_name, note }) {
-  const trace = { type: "bar", orientation: "h", x: values.toReversed(), y: names.toReversed().map(safe), marker: { color: "#0072B2" }, hovertemplate: "%{y}: %{x}<extra></extra>" };
+  const trace = { type: "bar", orientation: "h", x: values.toReversed(), y: names.toReversed().map(safe), marker: { color: COLOURS[0] }, hovertemplate: "%{y}: %{x}<extra></extra>" };
   const layout = { xaxis: { title: { text: safe(x_name) } }, yaxis: { automargin: true } };
   const words = names.map((name, i) => `${name} ${number(values[i])}`);
   return { traces: [trace], layout, text: `${note ?? ""} ${words.join("; ")}.`.trim() };

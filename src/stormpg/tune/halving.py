@@ -1,0 +1,105 @@
+"""Successive halving inside a generation: at each rung the better half of the trials that are left goes on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stormpg import files
+from stormpg.errors import InputError, PartsFailed
+from stormpg.experiments.units import as_json
+from stormpg.experiments.workshop import Part, Workshop
+from stormpg.tune.packs import Found, packed, run_pack, trial
+from stormpg.tune.plan import Search
+
+
+class Judged(NamedTuple):
+    """A trial when its generation is over."""
+
+    value: float | None  # None: it failed
+    way: dict[int, float]  # how good it was at each rung, larger is better
+    pruned: bool = False
+    note: str = ""
+
+
+def halved(shop: Workshop, search: Search, settings: Sequence[Mapping[str, Any]], generation: int) -> list[Judged]:
+    """All trials of a generation: at each rung the better half of those that are left goes on."""
+    problem, judged = search.problem, [Judged(None, {}) for _ in settings]
+    alive = []
+    for number, setting in enumerate(settings):
+        try:
+            trial(problem, setting)
+            alive.append(number)
+        except InputError as error:
+            judged[number] = Judged(None, {}, note=str(error))
+    rungs: list[int | None] = [max(int(share * problem.trajectories), 1) for share in search.rungs]
+    packs = [[alive[i] for i in pack] for pack in packed(problem, [settings[n] for n in alive])]
+    before: dict[int, tuple[bytes, int]] = {}  # of each trial: the pack it was in, and its place there
+    for level, pause in enumerate([*rungs, None]):
+        found = {}
+        for pack, result in zip(
+            packs, climb(shop, search, settings, packs, before, pause, f"{generation}/{level}"), strict=True
+        ):
+            for place, number in enumerate(pack):
+                if isinstance(result, str):
+                    judged[number] = Judged(None, judged[number].way, note=result)
+                    continue
+                found[number] = result.so_far[place]
+                before[number] = result.reached, place
+                way = {**judged[number].way, pause or problem.trajectories: result.so_far[place]}
+                note = f"{result.diverged[place]} seeds diverged" if result.diverged[place] else ""
+                judged[number] = Judged(result.values[place], way, note=note)
+        if pause is not None:
+            best = sorted(found, key=lambda number: (-found[number], number))
+            stay = set(best[: -(-len(best) // 2)])
+            for number in set(best) - stay:
+                judged[number] = judged[number]._replace(pruned=True)
+            packs = [kept for pack in packs if (kept := [number for number in pack if number in stay])]
+    return judged
+
+
+def climb(
+    shop: Workshop,
+    search: Search,
+    settings: Sequence[Mapping[str, Any]],
+    packs: Sequence[Sequence[int]],
+    before: Mapping[int, tuple[bytes, int]],
+    pause: int | None,
+    name: str,
+) -> list[Found | str]:
+    """The packs up to a rung; what went wrong for one that keeps failing."""
+    names = [f"trials/{name}/{number}" for number in range(len(packs))]
+    chosen = [[dict(settings[number]) for number in pack] for pack in packs]
+    found = [read(shop.root / file, trials) for file, trials in zip(names, chosen, strict=True)]
+    parts = {}
+    for file, pack, trials, there in zip(names, packs, chosen, found, strict=True):
+        reached, kept = (before[pack[0]][0], [before[n][1] for n in pack]) if before else (None, [])
+        if there is None:
+            work = partial(run_pack, search.problem, trials, pause, reached, kept)
+            parts[file] = Part(work, partial(keep, shop.root / file, trials), str(trials))
+    failed: Mapping[str, str] = {}
+    try:
+        shop.do(parts, len(packs), drop=False)  # the next rung has the same shapes
+    except PartsFailed as error:
+        failed = error.failed
+    return [read(shop.root / file, trials) or failed[file] for file, trials in zip(names, chosen, strict=True)]
+
+
+def keep(file: Path, trials: Sequence[Any], found: Found) -> None:
+    """The state first, so that what has the numbers has the state too."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    files.write_file(file.with_suffix(".state"), lambda part: Path(part).write_bytes(found.reached))
+    files.write_json(
+        file.with_suffix(".json"), {"trials": trials, "found": found._replace(reached=b"")._asdict() | {"reached": ""}}
+    )
+
+
+def read(file: Path, trials: Sequence[Any]) -> Found | None:
+    """What is kept of these trials; None where there is nothing, or what another search or machine has packed."""
+    if not file.with_suffix(".json").exists():
+        return None
+    content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+    if content["trials"] != as_json(trials):
+        return None
+    return Found(**content["found"] | {"reached": file.with_suffix(".state").read_bytes()})
