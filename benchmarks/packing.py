@@ -54,17 +54,8 @@ def main() -> None:
               f"{apart / together:.1f} times", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--trajectories", str(TRAJECTORIES)]
-        one = lambda i: [
-            *command,
-            "--seeds",
-            "16",
-            "--eta",
-            str(trials[i]["eta"]),
-            "--alpha",
-            str(trials[i]["alpha"]),
-            "--out",
-            f"{folder}/{i}",
-        ]
+        flags = lambda i: [f"--{name}={value}" for name, value in trials[i].items()]
+        one = lambda i: [*command, "--seeds", "16", *flags(i), "--out", f"{folder}/{i}"]
         subprocess.run(one(0), check=True, capture_output=True)
         several = seconds(lambda: [subprocess.run(one(i + 1), check=True, capture_output=True) for i in range(COMMANDS)])
     each = several / COMMANDS

@@ -16,6 +16,7 @@ import pytest
 
 from stormpg.cluster import check_address, imported
 from stormpg.errors import InputError, PartsFailed
+from stormpg.experiments import workers as workers_module
 from stormpg.experiments.units import Unit
 from stormpg.experiments.workers import workers
 from stormpg.experiments.workshop import Part, Workshop
@@ -27,7 +28,7 @@ from stormpg.tune.study import open_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many
 
-PROBLEM = Problem("chain", "storm-pg", 60, (1000, 1001, 1002, 1003), 5, Objective())
+PROBLEM = Problem("chain", "storm-pg", 60, tuple(range(1000, 1016)), 5, Objective())
 SPACE = {"eta": Range(0.001, 0.5, log=True), "alpha": Range(0.1, 1.0)}
 SEARCH = Search(PROBLEM, SPACE, {"S0": 4, "B": 2}, {}, trials=40, generation=20)
 
@@ -120,7 +121,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     assert told(study_in(there)) == told(study_in(here))
 
 
-def test_units_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path):
+def test_units_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path, monkeypatch):
     """A local cluster, whose ports are on loopback alone; one part that fails does not keep the others."""
     units = [Unit(f"runs/{name}", "chain", name, ({"S0": 4},), 20, 3, horizon=5) for name in ("gpomdp", "reinforce")]
     by_threads = Workshop(tmp_path / "threads").run(units)
@@ -132,6 +133,7 @@ def test_units_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path
         parts = {"good": Part(lambda: 3, kept.append), "bad": Part(lambda: 1 / 0, kept.append, "eta = 7")}
         with pytest.raises(PartsFailed, match=r"bad eta = 7 .*ZeroDivisionError"):
             Workshop(tmp_path / "parts", workers=those).do(parts, 2)
+        monkeypatch.setattr(workers_module, "DEATHS", 1)
         died = {"dies": Part(lambda: os.kill(os.getpid(), signal.SIGKILL), kept.append)}
         with pytest.raises(PartsFailed, match="dies"):
             Workshop(tmp_path / "parts", workers=those).do(died, 1)

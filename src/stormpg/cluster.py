@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from stormpg.parallel import cores
 HERE = "ray"
 SCHEME = "ray://"
 PATIENCE = 5.0  # seconds for a first answer
+ATTEMPTS = 3  # to connect
 
 # Whoever reaches a port of Ray may run any program as its user. Unless told that it is no cluster, Ray listens on every
 # interface of the machine.
@@ -68,10 +70,15 @@ def cluster(where: str) -> Iterator[Any]:
     local: dict[str, Any] = {"num_cpus": cores(), "include_dashboard": False}
     # JAX warns of forks; those that start Ray run another program at once.
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning), own_handler():
-        try:
-            ray.init("local", **local, **quiet) if where == HERE else ray.init(where, **quiet)
-        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-            raise InputError(f"cannot work on the Ray cluster at {where}: {error}.") from None
+        for attempt in reversed(range(ATTEMPTS)):
+            try:
+                ray.init("local", **local, **quiet) if where == HERE else ray.init(where, **quiet)
+                break
+            except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+                if not attempt or not isinstance(error, ConnectionError):
+                    reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+                    raise InputError(f"cannot work on the Ray cluster at {where}: {reason}") from None
+                time.sleep(1)  # the server starts a process for each client, which may be too slow the first time
     try:
         yield ray
     finally:

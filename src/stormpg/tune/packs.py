@@ -17,7 +17,7 @@ from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.columns import Columns
 from stormpg.envs import OutsideEnvironment, make
 from stormpg.errors import InputError
-from stormpg.experiments.units import give_memory_back, split_settings
+from stormpg.experiments.units import split_settings
 from stormpg.iteration import begin
 from stormpg.options import POLICY_OPTIONS, hidden_sizes
 from stormpg.parallel import RUNS_IN_A_BLOCK
@@ -27,7 +27,7 @@ from stormpg.training import Training
 from stormpg.tune.plan import Problem
 from stormpg.tune.space import Space, ends
 
-PACK = 4  # trials, at most, on CPUs: with sixteen seeds each they are four blocks of runs, and a cluster has several packs
+RUNS = 64  # of a pack, at most, on CPUs: four blocks, enough for two cores, few enough that a cluster has several packs
 NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # of a table, to go on and to judge
 
 
@@ -73,7 +73,7 @@ def packed(problem: Problem, trials: Sequence[Mapping[str, Any]]) -> list[list[i
     for number, settings in enumerate(trials):
         algorithm, policy = trial(problem, settings)
         shapes.setdefault(jax.tree.structure((policy, algorithm)), []).append(number)
-    most = PACK if jax.default_backend() == "cpu" else len(trials)
+    most = max(RUNS // len(problem.seeds), 1) if jax.default_backend() == "cpu" else len(trials)
     return [same[first : first + most] for same in shapes.values() for first in range(0, len(same), most)]
 
 
@@ -89,14 +89,12 @@ def run_pack(
     result = training.run(problem.trajectories, block=block, before=reached, pause=pause)
     tables = split_settings({name: result.columns[name] for name in NEEDED}, len(trials))
     diverged = np.asarray(result.states.diverged).reshape(len(trials), -1).sum(axis=1)
-    found = Found(
+    return Found(
         [problem.objective.value(table, problem.trajectories) for table in tables],
         [problem.objective.on_the_way(table) for table in tables],
         [int(count) for count in diverged],
         b"" if pause is None else as_bytes(result.states, result.columns),
     )
-    give_memory_back()
-    return found
 
 
 def as_bytes(states: Any, columns: Columns) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stormpg import files
-from stormpg.experiments.units import drop_programs
+from stormpg.experiments.units import drop_programs, give_memory_back
 from stormpg.experiments.workshop import Workshop
 from stormpg.tune.halving import halved
 from stormpg.tune.plan import Search
@@ -44,6 +44,7 @@ def run(shop: Workshop, search: Search, study: Any, alone: bool) -> None:
             return
         judge(shop, search, study, members, number)
         shutil.rmtree(shop.root / "trials", ignore_errors=True)
+        give_memory_back()
         if number % GENERATIONS == GENERATIONS - 1:
             drop_programs()
 
