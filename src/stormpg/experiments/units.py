@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from stormpg import files, store
 from stormpg.algorithms import Algorithm, make_algorithm
@@ -142,5 +143,6 @@ def drop_programs() -> None:
 
 
 def split_settings(columns: Columns, count: int) -> list[Columns]:
-    """The tables of the settings of a unit, one by one."""
-    return [{name: column[columns["setting"] == i] for name, column in columns.items()} for i in range(count)]
+    """The tables of the settings of a unit, one by one. A table is run after run, and so setting after setting."""
+    edges = np.searchsorted(columns["setting"], np.arange(count + 1))
+    return [{name: column[first:last] for name, column in columns.items()} for first, last in itertools.pairwise(edges)]
