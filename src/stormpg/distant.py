@@ -58,7 +58,10 @@ def one_by_one(policy: Any, params: Tree) -> Actor:
 
 
 class Player:
-    """What runs in an actor: it plays the episodes whose seeds and noise it is sent."""
+    """What runs in an actor: it plays the episodes whose seeds and noise it is sent.
+
+    What it unpickles comes from the process that started it, by way of Ray, which pickles everything itself.
+    """
 
     def __init__(self, path: list[str], env: bytes, horizon: int) -> None:
         # JAX is not in use here yet: it needs one thread, and must leave the accelerators to the process that learns.

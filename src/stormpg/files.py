@@ -50,11 +50,15 @@ def fill(like: Tree, stored: Mapping[str, np.ndarray], file: Any) -> Tree:
 
 def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
     """Named arrays as safetensors, with a checksum of them all, whole or not at all."""
+    write_bytes(file, tensor_bytes(tensors, about))
+
+
+def tensor_bytes(tensors: Mapping[str, np.ndarray], about: Mapping[str, str]) -> bytes:
+    """What `write_tensors` writes."""
     from safetensors.numpy import save
 
     # One entry alone: with several, safetensors would write them in any order, and equal files would not be equal.
-    content = save(dict(tensors), {"stormpg": json.dumps({**about, "checksum": checksum(tensors)})})
-    write_file(file, lambda part: Path(part).write_bytes(content))
+    return save(dict(tensors), {"stormpg": json.dumps({**about, "checksum": checksum(tensors)})})
 
 
 def read_tensors(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -112,6 +116,16 @@ def write_json(path: Path, content: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Text, whole or not at all."""
     write_file(path, lambda file: Path(file).write_text(text, encoding="utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Bytes, whole or not at all."""
+    write_file(path, lambda file: Path(file).write_bytes(content))
+
+
+def as_json(content: Any) -> Any:
+    """As a file of JSON gives it back."""
+    return json.loads(json.dumps(content))
 
 
 def write_file(path: Path, write: Any) -> None:

@@ -96,10 +96,7 @@ class Job:
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
         own = {k: v for k, v in given.items() if k in algorithm_options()}
         self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
-        shape: dict[str, Any] = {k: given[k] for k in POLICY_OPTIONS if k in given and k != "policy"}
-        if "hidden" in shape:
-            shape["hidden"] = hidden_sizes(shape["hidden"])
-        self.policy = policy_for(self.env, given.get("policy"), **shape)
+        self.policy = policy_for(self.env, **policy_settings(given))
         self.trajectories, self.seeds, self.seed = given["trajectories"], given["seeds"], given["seed"]
         self.horizon: int | None = given.get("horizon")
 
@@ -130,6 +127,12 @@ def outside_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if "timeout" in settings and not settings["timeout"] > 0:
         raise InputError(f"env_timeout is {settings['timeout']}; expected seconds above 0.")
     return settings
+
+
+def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy's settings among those given, as `policy_for` takes them."""
+    found = {"kind" if name == "policy" else name: given[name] for name in POLICY_OPTIONS if name in given}
+    return found | ({"hidden": hidden_sizes(found["hidden"])} if "hidden" in found else {})
 
 
 def hidden_sizes(value: Any) -> tuple[int, ...]:

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.cli.base import Json, Workers, app, finish
-from stormpg.errors import InputError
+from stormpg.errors import InputError, choose
 from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
 from stormpg.options import without_secrets
-from stormpg.report.tables import LEGEND, SYMBOLS, result_rows, short_verdicts
+from stormpg.report.tables import LEGEND, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
 Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
@@ -81,33 +81,28 @@ def report_command(
     if len(runs) == 1 and (runs[0] / ABOUT).is_file():
         if folder is not None and folder != runs[0]:
             raise InputError(f"{runs[0]} is a study, whose report goes into its own folder: leave out --out {folder}.")
-        folder, data = runs[0], rebuild(runs[0])
+        rebuild(runs[0], as_json)
     else:
         folder = folder or Path("report")
-        data = comparison.report_runs(runs, folder, [this_command()])
-    show(data, folder, as_json)
+        show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
 
 
-def rebuild(root: Path) -> dict[str, Any]:
+def rebuild(root: Path, as_json: bool) -> None:
     """The report of a study from its stored runs."""
+    from stormpg.cli import theory, tuning
+
     about = read_about(root)
-    kind = about.pop("kind", None)
+    kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
     shop, tuned = Workshop(root, train=False), (root / "tuning").is_dir()
     if kind == "reproduce":
-        plan = reproduction.Plan(**about)
-        return reproduction.reproduce(shop, plan, tuned, [this_command()])
-    if kind == "compare":
+        show(reproduction.reproduce(shop, reproduction.Plan(**about), tuned, [this_command()]), root, as_json)
+    elif kind == "compare":
         wanted = comparison.Comparison(**about | {"algorithms": tuple(about["algorithms"])})
-        return comparison.compare(shop, wanted, tuned, [this_command()])
-    if kind == "theory":
-        from stormpg.theory import findings, laboratory
-
-        return findings.report(shop, laboratory.Size(**about), [this_command()])
-    if kind == "tune":
-        from stormpg.cli import tuning
-
-        return tuning.rebuild(shop, about)
-    raise InputError(f"{root / ABOUT} is of an unknown kind {kind!r}; expected reproduce, compare, theory or tune.")
+        show(comparison.compare(shop, wanted, tuned, [this_command()]), root, as_json)
+    elif kind == "theory":
+        theory.report(shop, about, as_json)
+    else:
+        tuning.report(shop, about, as_json)
 
 
 def this_command() -> str:
@@ -117,14 +112,6 @@ def this_command() -> str:
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     """Results and verdicts in the terminal, and where the rest is."""
-    if "tuned" in data:
-        from stormpg.cli import tuning
-
-        tuning.show(data, folder, as_json)
-        return
-    if "charts" in data:
-        show_theory(data, folder, as_json)
-        return
     headings = [protocol["short"] for protocol in data["protocols"].values()]
     for env in data["environments"]:
         table(env["title"], ("return at the end", *headings), result_rows(data, env))
@@ -145,18 +132,3 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         for env in data["environments"]
     }
     finish(as_json, {"folder": str(folder), "final_return": finals, "claims": claims})
-
-
-def show_theory(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    """Verdicts and the shorter tables in the terminal, and where the rest is."""
-    columns = list(data["protocols"])
-    cell = lambda found: f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
-    rows = [[c["sentence"], *(cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
-    table("Left over right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
-    slopes = next(t for t in data["tables"] if t["title"] == "Rates")
-    table(slopes["caption"], slopes["heads"][:3], [row[:3] for row in slopes["rows"]])
-    pays = next(t for t in data["tables"] if t["title"] == "Where variance reduction pays")
-    out.print(pays["caption"] + ".", highlight=False)
-    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are beside it.", highlight=False)
-    verdicts = {c["id"]: {key: r["verdict"] for key, r in c["results"].items() if r} for c in data["claims"]}
-    finish(as_json, {"folder": str(folder), "claims": verdicts, "slopes": {row[0]: row[2] for row in slopes["rows"]}})

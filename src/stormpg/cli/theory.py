@@ -2,17 +2,19 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from stormpg.cli.base import Json, Workers, app, finish, flag, with_settings
-from stormpg.cli.studies import ResultsFolder, show, this_command
+from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
 from stormpg.options import POLICY_OPTIONS, Job, write_toml
+from stormpg.report.tables import SYMBOLS
 from stormpg.terminal import out, table, unit_bar
 
 theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
@@ -33,9 +35,31 @@ def all_command(
 
     share_device()
     wanted = laboratory.as_size(size)
-    with workers(where) as those, unit_bar("theory") as report:
-        data = findings.report(Workshop(folder, report, workers=those), wanted, [this_command()])
+    with workers(where) as those, unit_bar("theory") as progress:
+        data = findings.report(Workshop(folder, progress, workers=those), wanted, [this_command()])
     show(data, folder, as_json)
+
+
+def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
+    """The report again, from what its folder holds."""
+    from stormpg.theory import findings, laboratory
+
+    show(findings.report(shop, laboratory.Size(**about), [this_command()]), shop.root, as_json)
+
+
+def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    """Verdicts and the shorter tables in the terminal, and where the rest is."""
+    columns = list(data["protocols"])
+    cell = lambda found: f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
+    rows = [[c["sentence"], *(cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
+    table("Left over right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
+    slopes = next(t for t in data["tables"] if t["title"] == "Rates")
+    table(slopes["caption"], slopes["heads"][:3], [row[:3] for row in slopes["rows"]])
+    pays = next(t for t in data["tables"] if t["title"] == "Where variance reduction pays")
+    out.print(pays["caption"] + ".", highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are beside it.", highlight=False)
+    verdicts = {c["id"]: {key: r["verdict"] for key, r in c["results"].items() if r} for c in data["claims"]}
+    finish(as_json, {"folder": str(folder), "claims": verdicts, "slopes": {row[0]: row[2] for row in slopes["rows"]}})
 
 
 @theory.command("advise")

@@ -104,8 +104,8 @@ def tune_command(
                 wait_for_reader(dashboard)
 
 
-def rebuild(shop: Workshop, about: dict[str, Any]) -> dict[str, Any]:
-    """The report of a search from what its folder holds."""
+def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
+    """The report again, from what its folder holds."""
     from stormpg.tune import results
     from stormpg.tune import study as studies
 
@@ -118,7 +118,8 @@ def rebuild(shop: Workshop, about: dict[str, Any]) -> dict[str, Any]:
     study = studies.open_study(f"sqlite:///{shop.root / DATABASE}", about["study"], wanted.about(), goal)
     with contextlib.ExitStack() as end:
         end.callback(studies.close, study)
-        return results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
+        data = results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
+    show(data, shop.root, as_json)
 
 
 def tuned(job: Job, algorithm: str, file: Path | None) -> dict[str, Range | Choices]:

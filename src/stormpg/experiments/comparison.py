@@ -27,12 +27,11 @@ class Comparison(Switches):
 
 def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[str]) -> dict[str, Any]:
     """Run what is missing and write the report. `tune`: also tune every algorithm equally, protocol (c)."""
-    asked = dataclasses.asdict(wanted) | {"algorithms": list(wanted.algorithms)}
     units = [
         fixed_unit(wanted.env, name, wanted.trajectories, wanted.seeds, wanted.switches, wanted.horizon)
         for name in wanted.algorithms
     ]
-    claim_folder(shop.root, {"kind": "compare", **asked}, units)
+    claim_folder(shop.root, {"kind": "compare", **dataclasses.asdict(wanted)}, units)
     tables = shop.run(units)
     task = Task(
         wanted.env,

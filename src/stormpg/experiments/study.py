@@ -13,7 +13,7 @@ from stormpg.errors import InputError
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.protocols import Curves, curves_of
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
-from stormpg.experiments.units import Unit, as_json
+from stormpg.experiments.units import Unit
 from stormpg.experiments.workshop import Workshop
 
 ABOUT = "experiment.json"  # what a folder was asked to hold
@@ -111,7 +111,7 @@ def claim_folder(root: Path, about: Mapping[str, Any], units: Iterable[Unit]) ->
 def check_folder(root: Path, about: Mapping[str, Any]) -> None:
     """InputError where a folder holds another study, or anything else. Nothing is written."""
     if (root / ABOUT).exists():
-        held, asked = read_about(root), as_json(about)
+        held, asked = read_about(root), files.as_json(about)
         for name in asked.keys() | held.keys():
             if held.get(name) != asked.get(name):
                 raise InputError(

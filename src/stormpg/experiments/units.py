@@ -9,7 +9,6 @@ import ctypes
 import dataclasses
 import gc
 import itertools
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -67,7 +66,7 @@ class Unit:
             "trajectories": self.trajectories,
             "seeds": list(range(self.first_seed, self.first_seed + self.seeds)),
             "horizon": env.horizon if self.horizon is None else self.horizon,
-            **({"policies": [as_json(describe_policy(policy)) for policy in self.policies()]} if self.policy else {}),
+            **({"policies": [files.as_json(describe_policy(policy)) for policy in self.policies()]} if self.policy else {}),
         }
 
 
@@ -103,7 +102,7 @@ def keep_unit(unit: Unit, root: Path, content: Mapping[str, bytes]) -> None:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for name, data in content.items():
-        files.write_file(part / name, lambda file, data=data: Path(file).write_bytes(data))
+        files.write_bytes(part / name, data)
     part.rename(folder)
 
 
@@ -117,11 +116,6 @@ def read_unit(unit: Unit, root: Path) -> Columns:
                 "Give another folder, or delete that one."
             )
     return store.read_metrics(root / unit.folder)
-
-
-def as_json(content: Any) -> Any:
-    """As a file of JSON gives it back."""
-    return json.loads(json.dumps(content))
 
 
 def _short(value: Any) -> str:

@@ -125,7 +125,7 @@ def advised_units(size: Size, env: str, settings: Any) -> dict[str, list[Unit]]:
 
 def run(shop: Workshop, size: Size) -> dict[str, Any]:
     """Measure what is missing: all that the report is made from, by file."""
-    claim_folder(shop.root, {"kind": "theory", **plain(dataclasses.asdict(size))}, [])
+    claim_folder(shop.root, {"kind": "theory", **dataclasses.asdict(size)}, [])
     parts = measures(size)
     found = dict(zip(parts, shop.measure(parts, GROUP), strict=True))
     shares = rates.shares_of(size.points, size.decades)
@@ -143,11 +143,6 @@ def run(shop: Workshop, size: Size) -> dict[str, Any]:
         settings = {how: dict(groups[how][0].settings[0]) for how in ("table", "tuned")}
         found[f"adviser/{env}.json"] |= {"runs": runs, "given": settings["table"], "tuned": settings["tuned"]}
     return found
-
-
-def plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def as_size(name: str) -> Size:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from stormpg import files
 from stormpg.errors import InputError, PartsFailed
-from stormpg.experiments.units import as_json
 from stormpg.experiments.workshop import Part, Workshop
 from stormpg.tune.packs import Found, packed, run_pack, trial
 from stormpg.tune.plan import Search
@@ -38,9 +37,8 @@ def halved(shop: Workshop, search: Search, settings: Sequence[Mapping[str, Any]]
     before: dict[int, tuple[bytes, int]] = {}  # of each trial: the pack it was in, and its place there
     for level, pause in enumerate([*rungs, None]):
         found = {}
-        for pack, result in zip(
-            packs, climb(shop, search, settings, packs, before, pause, f"{generation}/{level}"), strict=True
-        ):
+        results = climb(shop, search, settings, packs, before, pause, f"{generation}/{level}")
+        for pack, result in zip(packs, results, strict=True):
             for place, number in enumerate(pack):
                 if isinstance(result, str):
                     judged[number] = Judged(None, judged[number].way, note=result)
@@ -89,10 +87,8 @@ def climb(
 def keep(file: Path, trials: Sequence[Any], found: Found) -> None:
     """The state first, so that what has the numbers has the state too."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    files.write_file(file.with_suffix(".state"), lambda part: Path(part).write_bytes(found.reached))
-    files.write_json(
-        file.with_suffix(".json"), {"trials": trials, "found": found._replace(reached=b"")._asdict() | {"reached": ""}}
-    )
+    files.write_bytes(file.with_suffix(".state"), found.reached)
+    files.write_json(file.with_suffix(".json"), {"trials": trials, "found": found._asdict() | {"reached": ""}})
 
 
 def read(file: Path, trials: Sequence[Any]) -> Found | None:
@@ -100,6 +96,6 @@ def read(file: Path, trials: Sequence[Any]) -> Found | None:
     if not file.with_suffix(".json").exists():
         return None
     content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-    if content["trials"] != as_json(trials):
+    if content["trials"] != files.as_json(trials):
         return None
     return Found(**content["found"] | {"reached": file.with_suffix(".state").read_bytes()})

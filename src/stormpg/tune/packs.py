@@ -19,7 +19,7 @@ from stormpg.envs import OutsideEnvironment, make
 from stormpg.errors import InputError
 from stormpg.experiments.units import split_settings
 from stormpg.iteration import begin
-from stormpg.options import POLICY_OPTIONS, hidden_sizes
+from stormpg.options import POLICY_OPTIONS, policy_settings
 from stormpg.parallel import RUNS_IN_A_BLOCK
 from stormpg.policies import policy_for
 from stormpg.train import check_budget, check_training
@@ -42,9 +42,7 @@ class Found(NamedTuple):
 
 def parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of the algorithm, and those of the policy as `policy_for` takes them."""
-    own = {name: value for name, value in settings.items() if name not in POLICY_OPTIONS}
-    policy = {"kind" if name == "policy" else name: value for name, value in settings.items() if name in POLICY_OPTIONS}
-    return own, policy | ({"hidden": hidden_sizes(policy["hidden"])} if "hidden" in policy else {})
+    return {name: value for name, value in settings.items() if name not in POLICY_OPTIONS}, policy_settings(settings)
 
 
 def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any]:
@@ -100,10 +98,7 @@ def run_pack(
 def as_bytes(states: Any, columns: Columns) -> bytes:
     tensors = {f"states/{name}": leaf for name, leaf in files.leaves(states)}
     tensors |= {f"columns/{name}": np.ascontiguousarray(columns[name]) for name in NEEDED}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "reached"
-        files.write_tensors(file, tensors, {"kind": "stormpg pack"})
-        return file.read_bytes()
+    return files.tensor_bytes(tensors, {"kind": "stormpg pack"})
 
 
 def unpacked(training: Training, problem: Problem, content: bytes, kept: Sequence[int]) -> Any:

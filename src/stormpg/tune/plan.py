@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from stormpg.files import as_json
 from stormpg.tune.objective import Objective
 from stormpg.tune.space import Space, from_plain, plain
 
@@ -40,9 +41,8 @@ class Search:
 
     def about(self) -> dict[str, Any]:
         """All that a study must have in common with this to be gone on with."""
-        problem = {**self.problem._asdict(), "seeds": list(self.problem.seeds), "objective": list(self.problem.objective)}
-        same = {"generation": self.generation, "halving": list(self.rungs), "seed": self.seed, "fixed": dict(self.fixed)}
-        return {**problem, "space": plain(self.space), **same}
+        same = {"generation": self.generation, "halving": self.rungs, "seed": self.seed, "fixed": dict(self.fixed)}
+        return as_json({**self.problem._asdict(), "space": plain(self.space), **same})
 
 
 def from_about(about: Mapping[str, Any]) -> Search:

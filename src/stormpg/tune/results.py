@@ -1,7 +1,6 @@
 """What a search leaves: the best setting beside the default one on fresh seeds, its history, importances, a TOML file."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.write import write_report
 from stormpg.tune.packs import parted
 from stormpg.tune.plan import Problem, Search
-from stormpg.tune.study import trials_of
+from stormpg.tune.study import quiet, trials_of
 
 SECTION = "The search"
 SHOWN = 10  # trials in the table
@@ -72,11 +71,9 @@ def importances(study: Any) -> dict[str, Any] | None:
     if len(values) < ENOUGH:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = optuna.importance.get_param_importances(
-                study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
-            )  # fmt: skip
+        with quiet():
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+            found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     except (ValueError, RuntimeError):
         return None
     names = list(found)

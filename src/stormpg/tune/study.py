@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stormpg.errors import InputError
-from stormpg.experiments.units import as_json
 from stormpg.options import without_secrets
 from stormpg.tune.halving import Judged
 from stormpg.tune.plan import Search
@@ -40,11 +39,11 @@ def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) ->
         study = optuna.create_study(storage=storage, study_name=name, direction=direction, load_if_exists=True)
         if "about" not in study.user_attrs and not study.trials:
             study.set_user_attr("about", dict(about))
-        held, asked = study.user_attrs.get("about", {}), as_json(about)
-    for key in sorted(asked.keys() | held.keys()):
-        if held.get(key) != asked.get(key):
+        held = study.user_attrs.get("about", {})
+    for key in sorted(about.keys() | held.keys()):
+        if held.get(key) != about.get(key):
             raise InputError(
-                f"the study {name!r} has {key} = {str(held.get(key))[:80]}; asked for {str(asked.get(key))[:80]}. "
+                f"the study {name!r} has {key} = {str(held.get(key))[:80]}; asked for {str(about.get(key))[:80]}. "
                 "Give another --study name, or another folder with --out."
             )
     return study
