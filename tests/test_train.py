@@ -251,6 +251,22 @@ def test_an_option_xla_does_not_know_is_left_out():
     assert not compiler.understood("xla_no_such_option", 1)
 
 
+def test_importing_changes_nothing_for_the_caller():
+    """No environment variable and no setting of JAX is touched, and XLA has not started."""
+    program = (
+        "import os, jax; before = dict(os.environ), dict(jax.config.values); import stormpg\n"
+        "assert (dict(os.environ), dict(jax.config.values)) == before; assert not jax._src.xla_bridge.backends_are_initialized()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_marked_loop_gives_the_same_numbers():
+    loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x) + 0.1, x), x, length=20)
+    plain, marked = jax.jit(loop)(jnp.ones(3)), jax.jit(compiler.as_one_function(loop))(jnp.ones(3))
+    jax.tree.map(np.testing.assert_array_equal, plain, marked)
+    jax.vmap(compiler.as_one_function(loop))(jnp.ones((2, 3)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [16, 256])
 def test_all_cores_at_once_do_not_hang(seeds):

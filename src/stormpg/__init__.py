@@ -1,6 +1,6 @@
 """Variance-reduced policy gradients: STORM-PG, and every algorithm that its paper compares."""
 
-from stormpg import algorithms, compiler, estimators, schedules, steps, trackers
+from stormpg import algorithms, estimators, schedules, steps, trackers
 from stormpg.agent import Agent
 from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo
 from stormpg.envs import ENVIRONMENTS, Environment, OutsideEnvironment, make
@@ -19,7 +19,5 @@ from stormpg.policies import (
 from stormpg.result import Result
 from stormpg.train import train
 from stormpg.trajectories import Trajectories, rollout
-
-compiler.prepare()
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""How XLA is told to compile.
+"""How XLA is told to compile: program by program. No environment variable of the caller's is read or set.
 
 Options are undocumented and come and go between versions; a program with one that is unknown is refused. So every
 option is tried on an empty program first, and left out where it is not understood.
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from stormpg.errors import InputError
 
@@ -24,14 +26,40 @@ ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": Fals
 # For a program that runs often. Left alone, LLVM takes half of the vectors of a CPU that has them of 512 bits.
 OFTEN = {"xla_cpu_prefer_vector_width": 512}
 
-# A loop of small steps as one function, instead of a call for each of its operations: rollouts are that. It belongs to a table
-# of free names, where an unknown one is ignored; XLA reads it when the first program is compiled.
-LOOPS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"
+# For a loop of small steps: XLA makes one function of it, instead of a call for each of its operations. It is a mark on the
+# call of a function, which a version that does not know it ignores.
+ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
-def prepare() -> None:
-    """Set XLA's flags, unless the user has set any."""
-    os.environ.setdefault("XLA_FLAGS", LOOPS)
+def as_one_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, a loop of small steps such as a rollout, in the form that a CPU runs fastest. Elsewhere as it is."""
+    if platform() != "cpu":
+        return function
+    unmarked = dict.fromkeys(ONE_FUNCTION)
+
+    def inside(*arguments: Any) -> Any:
+        with set_xla_metadata(**unmarked):  # what the loop does needs no mark
+            return function(*arguments)
+
+    def call(*arguments: Any) -> Any:
+        with set_xla_metadata(**ONE_FUNCTION):
+            return jax.jit(inside)(*arguments)
+
+    return call
+
+
+def platform() -> str:
+    """What programs are compiled for: cpu, gpu ..."""
+    device = getattr(jax.config, "jax_default_device", None)
+    return jax.default_backend() if device is None else getattr(device, "platform", device)
+
+
+def in_force() -> dict[str, bool]:
+    """Which of the ways to compile faster programs this version of XLA takes. They are asked for program by program."""
+    loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x), x), x, length=3)
+    program = jax.jit(lambda x: as_one_function(loop)(x)).lower(jnp.zeros(3)).compile().as_text() or ""
+    options = {name: understood(name, value) for name, value in (ONCE | OFTEN).items()}
+    return {"xla_cpu_small_call": "xla_cpu_small_call" in program, **options}
 
 
 def keep_programs() -> None:

@@ -9,6 +9,7 @@ import jax
 
 from stormpg.algorithms import ALGORITHMS
 from stormpg.cli.base import Json, app, finish
+from stormpg.compiler import in_force
 from stormpg.envs import ENVIRONMENTS, Discrete, make
 from stormpg.errors import InputError
 from stormpg.terminal import out, table
@@ -83,10 +84,13 @@ def doctor_command(as_json: Json = False) -> None:
     missing = [name for name in needed if found[name] is None]
     if missing:
         raise InputError(f"missing: {', '.join(missing)}. Install with: pip install {' '.join(missing)}")
+    fast = in_force()
+    told = lambda good: "in force" if good else "not known to this version of XLA, left out"
+    table("Compilation", ("asked for", ""), [[name, told(good)] for name, good in fast.items()])
     kept = getattr(jax.config, "jax_compilation_cache_dir", None)
     where = f"kept in {kept}" if kept else "not kept"
     out.print(f"All that is needed is here. Compiled programs are {where}.", highlight=False)
-    finish(as_json, {"versions": found, "devices": [d.device_kind for d in jax.devices()]})
+    finish(as_json, {"versions": found, "devices": [d.device_kind for d in jax.devices()], "compilation": fast})
 
 
 def version_of(package: str) -> str | None:

@@ -107,17 +107,18 @@ def share_device() -> None:
 
 
 def processes(parts: int) -> Executor:
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "autotune" not in flags and understood(*NO_TRIALS):
-        os.environ["XLA_FLAGS"] = f"{flags} --{NO_TRIALS[0]}={NO_TRIALS[1]}"  # workers read it when they start
     cache = tuple(getattr(jax.config, name) for name in CACHE)
     spawn = multiprocessing.get_context("spawn")  # a GPU's driver does not survive a fork
-    return ProcessPoolExecutor(min(PROCESSES, cores(), parts), spawn, initializer=share_cache, initargs=cache)
+    begin = (understood(*NO_TRIALS), cache)
+    return ProcessPoolExecutor(min(PROCESSES, cores(), parts), spawn, initializer=begin_worker, initargs=begin)
 
 
-def share_cache(*values: Any) -> None:
-    """A worker keeps what it compiles where its parent does."""
-    for name, value in zip(CACHE, values, strict=True):
+def begin_worker(no_trials: bool, cache: tuple[Any, ...]) -> None:
+    """A worker keeps what it compiles where its parent does. XLA reads its flags when it compiles for the first time."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if no_trials and "autotune" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{NO_TRIALS[0]}={NO_TRIALS[1]}".strip()
+    for name, value in zip(CACHE, cache, strict=True):
         jax.config.update(name, value)
 
 

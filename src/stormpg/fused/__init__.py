@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from stormpg.compiler import platform
 from stormpg.networks import MLP
 from stormpg.policies import Categorical, Gaussian
 from stormpg.records import Tree
@@ -18,9 +19,7 @@ MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # what fits into the registers 
 
 def applies(policy: Any, params: Tree) -> bool:
     """Whether the kernels can do this policy's log-probabilities and scores. A subclass may do anything, so it is not asked."""
-    device = getattr(jax.config, "jax_default_device", None)
-    platform = jax.default_backend() if device is None else getattr(device, "platform", device)
-    if os.environ.get("STORMPG_FUSED") == "0" or platform not in ("gpu", "cuda"):
+    if os.environ.get("STORMPG_FUSED") == "0" or platform() not in ("gpu", "cuda"):
         return False
     network = policy.mean if type(policy) is Gaussian else policy.logits if type(policy) is Categorical else None
     if type(network) is not MLP or len(network.sizes) != 3:
