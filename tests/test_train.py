@@ -255,16 +255,33 @@ def test_importing_changes_nothing_for_the_caller():
     """No environment variable and no setting of JAX is touched, and XLA has not started."""
     program = (
         "import os, jax; before = dict(os.environ), dict(jax.config.values); import stormpg\n"
-        "assert (dict(os.environ), dict(jax.config.values)) == before; assert not jax._src.xla_bridge.backends_are_initialized()"
+        "assert (dict(os.environ), dict(jax.config.values)) == before\n"
+        "assert not jax._src.xla_bridge.backends_are_initialized()"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_marked_loop_gives_the_same_numbers():
     loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x) + 0.1, x), x, length=20)
-    plain, marked = jax.jit(loop)(jnp.ones(3)), jax.jit(compiler.as_one_function(loop))(jnp.ones(3))
-    jax.tree.map(np.testing.assert_array_equal, plain, marked)
-    jax.vmap(compiler.as_one_function(loop))(jnp.ones((2, 3)))
+    marked = compiler.Program(lambda x: compiler.as_one_function(loop)(x), {}, ())
+    assert "xla_cpu_small_call" in marked.lower(jnp.ones(3)).as_text()
+    jax.tree.map(np.testing.assert_array_equal, jax.jit(loop)(jnp.ones(3)), marked(jnp.ones(3)))
+
+
+def test_a_loop_that_calls_a_library_is_not_marked():
+    """Nor is anything in a program of the user's own."""
+    product = lambda x: jax.lax.scan(lambda x, _: (jnp.tanh(x @ jnp.ones((3, 3))), x), x, length=20)
+    program = compiler.Program(lambda x: compiler.as_one_function(product)(x), {}, ())
+    assert "xla_cpu_small_call" not in program.lower(jnp.ones((4, 3))).as_text()
+    own = jax.jit(compiler.as_one_function(lambda x: jax.lax.scan(lambda x, _: (x + 1, x), x, length=3)))
+    assert "xla_cpu_small_call" not in own.lower(jnp.ones(3)).as_text()
+
+
+def test_what_xla_cannot_make_one_function_of_is_compiled_without_marks(monkeypatch):
+    monkeypatch.setattr(compiler, "_is_wide_product", lambda equation: False)
+    product = lambda x: jax.lax.scan(lambda x, _: (jnp.tanh(x @ jnp.ones((3, 64)) @ jnp.ones((64, 3))), x), x, length=20)
+    program = compiler.Program(lambda x: compiler.as_one_function(product)(x), {}, ())
+    jax.tree.map(np.testing.assert_allclose, program(jnp.ones((4, 3))), jax.jit(product)(jnp.ones((4, 3))))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from jax import Array
 from stormpg.algorithms import Algorithm
 from stormpg.compiler import OFTEN, ONCE, Program
 from stormpg.envs import Environment
-from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration, unfinished
+from stormpg.iteration import Budget, Row, State, begin, draws, large_iteration, small_iteration, unfinished
 from stormpg.schedules import Schedule
 from stormpg.trajectories import RUNS, Trajectories, rollout
 
@@ -26,7 +26,7 @@ SMALL = 500  # slots (trajectories × horizon of all runs) of a unit for the lon
 FEW_BLOCKS = 4  # up to so many, a program that starts them had better be compiled fast than run fast
 
 
-def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
+def large_step(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Budget):
     """Sample S0 trajectories at ξ_t and step. Also returns the batch."""
     draw = draws(state)
     batch = rollout(env, policy, state.params, draw.rollout, algorithm.schedule.S0, horizon)
@@ -39,7 +39,7 @@ def small_step(
     policy: Any,
     algorithm: Algorithm,
     state: State,
-    budget: Array,
+    budget: Budget,
     whole: Trajectories | None = None,
 ) -> tuple[State, Row]:
     """Sample B trajectories at ξ_t, or draw B of the `whole` large batch, and step."""
@@ -48,7 +48,7 @@ def small_step(
     return small_iteration(policy, algorithm, state, batch, draw, budget, whole)
 
 
-def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Array):
+def unit(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Budget):
     """What a schedule repeats: a small step, a large one, or a large one and m small ones. Rows are [1 + m]."""
     problem, schedule = (env, horizon, policy, algorithm), algorithm.schedule
     if schedule.m is None:
@@ -79,7 +79,7 @@ def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[...,
 
 
 @functools.partial(Program, options=ONCE, static_argnames=("env", "horizon"))
-def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array):
+def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget):
     """The states of all runs; a schedule with one large batch takes it here. Rows are [1, runs], or None."""
 
     def one(policy: Any, algorithm: Algorithm, seed: Array):
@@ -98,7 +98,7 @@ def chunk_length(schedule: Schedule, horizon: int, runs: int) -> int:
 
 
 @functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
-def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array):
+def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array):
     """Units of all runs, ending early when no run's budget holds another, or all have come to `pause` trajectories.
 
     Rows are [units, 1 + m, runs].
@@ -111,7 +111,7 @@ def chunk(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, sta
 
     def going(carry: tuple[Array, State, Row]) -> Array:
         count, states, _ = carry
-        going_on = unfinished(algorithm, states.trajectories, budget) & (states.trajectories < pause)
+        going_on = unfinished(algorithm, states.trajectories, states.steps, budget) & (states.trajectories < pause)
         return (count < length) & going_on.any()
 
     def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
@@ -141,10 +141,10 @@ class Compiled(NamedTuple):
     def starter(self) -> Program:
         return start if self.blocks <= FEW_BLOCKS else start_often
 
-    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
+    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
         return self.starter(self.env, self.horizon, policy, algorithm, seeds, budget)
 
-    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array) -> tuple[Array, State, Row]:
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> tuple[Array, State, Row]:
         return chunk(self.env, self.horizon, policy, algorithm, states, budget, pause)
 
     def lowered(self, policy: Any, algorithm: Algorithm, seeds: np.ndarray, device: jax.Device | None = None) -> Any:
@@ -152,14 +152,15 @@ class Compiled(NamedTuple):
 
         `device`: which its arguments are bound to, if they are.
         """
-        budget = jnp.asarray(0)
+        pause = jnp.asarray(0)
+        budget = Budget(pause, pause)
         states = self.starter.eval_shape(self.env, self.horizon, policy, algorithm, seeds, budget)[0]
         if device is not None:
-            policy, algorithm, budget = jax.device_put((policy, algorithm, budget), device)
+            policy, algorithm, budget, pause = jax.device_put((policy, algorithm, budget, pause), device)
             there = jax.sharding.SingleDeviceSharding(device)
             bound = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there, weak_type=x.weak_type)
             states = jax.tree.map(bound, states)
-        return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget, budget)
+        return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget, pause)
 
 
 def calls_a_library(program: Any) -> bool:

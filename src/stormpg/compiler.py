@@ -4,10 +4,12 @@ Options are undocumented and come and go between versions; a program with one th
 option is tried on an empty program first, and left out where it is not understood.
 """
 
+import contextvars
 import functools
 import importlib.util
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,15 @@ OFTEN = {"xla_cpu_prefer_vector_width": 512}
 # call of a function, which a version that does not know it ignores.
 ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
+_marking = contextvars.ContextVar("marking", default=False)  # whether a `Program` is being traced that may have such marks
+
 
 def as_one_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, a loop of small steps such as a rollout, in the form that a CPU runs fastest. Elsewhere as it is."""
-    if platform() != "cpu":
+    """`function`, a loop of small steps such as a rollout, in the form that a CPU runs fastest. Elsewhere as it is.
+
+    A loop with a product of matrices in it is left alone: XLA gives that to a library, which such a function cannot call.
+    """
+    if not _marking.get() or platform() != "cpu":
         return function
     unmarked = dict.fromkeys(ONE_FUNCTION)
 
@@ -42,10 +49,30 @@ def as_one_function(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
 
     def call(*arguments: Any) -> Any:
+        if any(map(_is_wide_product, _equations(jax.make_jaxpr(function)(*arguments).jaxpr))):
+            return function(*arguments)
         with set_xla_metadata(**ONE_FUNCTION):
             return jax.jit(inside)(*arguments)
 
     return call
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a traced function, those of the functions that it calls too."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for part in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")):
+            inner = getattr(part, "jaxpr", part)
+            if hasattr(inner, "eqns"):
+                yield from _equations(inner)
+
+
+def _is_wide_product(equation: Any) -> bool:
+    if equation.primitive.name != "dot_general":
+        return False
+    (_, contracted), (_, batch) = equation.params["dimension_numbers"]
+    shape = equation.invars[1].aval.shape
+    return math.prod(size for axis, size in enumerate(shape) if axis not in (*contracted, *batch)) > 1
 
 
 def platform() -> str:
@@ -57,7 +84,7 @@ def platform() -> str:
 def in_force() -> dict[str, bool]:
     """Which of the ways to compile faster programs this version of XLA takes. They are asked for program by program."""
     loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x), x), x, length=3)
-    program = jax.jit(lambda x: as_one_function(loop)(x)).lower(jnp.zeros(3)).compile().as_text() or ""
+    program = Program(lambda x: as_one_function(loop)(x), {}, ()).lower(jnp.zeros(3)).compile().as_text() or ""
     options = {name: understood(name, value) for name, value in (ONCE | OFTEN).items()}
     return {"xla_cpu_small_call": "xla_cpu_small_call" in program, **options}
 
@@ -98,16 +125,37 @@ def known(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Program:
-    """jax.jit with such of the options as are understood. XLA is asked at the first use, not when the library is imported."""
+    """jax.jit with such of the options as are understood, and with marks on its loops as far as XLA can compile them.
+
+    XLA is asked at the first use, not when the library is imported.
+    """
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any], static_argnames: tuple[str, ...]) -> None:
         self.function, self.options, self.static_argnames = function, options, static_argnames
+        self.marks = True
 
     @functools.cached_property
     def jitted(self) -> Any:
-        return jax.jit(self.function, static_argnames=self.static_argnames, compiler_options=known(self.options))
+        marks = self.marks
+
+        @functools.wraps(self.function)
+        def traced(*arguments: Any) -> Any:
+            token = _marking.set(marks)
+            try:
+                return self.function(*arguments)
+            finally:
+                _marking.reset(token)
+
+        return jax.jit(traced, static_argnames=self.static_argnames, compiler_options=known(self.options))
 
     def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self.jitted(*arguments)
+        except jax.errors.JaxRuntimeError as error:
+            if not self.marks or "UNIMPLEMENTED" not in str(error):
+                raise
+        self.marks = False  # a policy of the user's may hold what XLA cannot put into one function
+        del self.jitted
         return self.jitted(*arguments)
 
     def __getattr__(self, name: str) -> Any:

@@ -35,6 +35,21 @@ class State(NamedTuple):
     diverged: Array  # whether it once left the finite numbers; its parameters are frozen since
     iteration: Array  # t
     trajectories: Array  # sampled so far
+    steps: Array  # of the environment, sampled so far; it stays at LIMIT where it would pass it
+
+
+LIMIT = 2**31 - 1  # of what is counted, in 32 bits
+
+
+class Budget(NamedTuple):
+    """What a run may sample: no batch goes beyond the trajectories, and none begins after the steps."""
+
+    trajectories: Any
+    steps: Any = LIMIT
+
+    def holds(self, trajectories: Any, steps: Any, batch: int) -> Any:
+        """Whether another batch is within it after so much."""
+        return (trajectories + batch <= self.trajectories) & (steps < self.steps)
 
 
 class Row(NamedTuple):
@@ -59,7 +74,7 @@ def begin(policy: Any, algorithm: Algorithm, seed: Array) -> State:
     params = policy.init(jax.random.fold_in(key, 0))
     no, zero = jnp.zeros((), dtype=bool), jnp.zeros((), dtype=int)
     memory, step = algorithm.tracker.init(params), algorithm.step.init(params)
-    return State(key, params, memory, step, params, params, as_float(-jnp.inf), as_float(0.0), no, no, zero, zero)
+    return State(key, params, memory, step, params, params, as_float(-jnp.inf), as_float(0.0), no, no, zero, zero, zero)
 
 
 def update(
@@ -132,6 +147,7 @@ def update(
         diverged=~good,
         iteration=state.iteration + 1,
         trajectories=state.trajectories + sampled,
+        steps=jnp.minimum(state.steps, LIMIT - row.steps) + row.steps,
     )
     return after, row
 
@@ -153,11 +169,11 @@ def draws(state: State) -> Draws:
 
 
 def large_iteration(
-    policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, draw: Draws, budget: Array
+    policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, draw: Draws, budget: Budget
 ) -> tuple[State, Row]:
     """An iteration on a large batch of S0 trajectories sampled at ξ_t, if they are within the budget."""
     after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
-    live = state.trajectories + algorithm.schedule.S0 <= budget
+    live = budget.holds(state.trajectories, state.steps, algorithm.schedule.S0)
     # Without its large batch an epoch has no small ones either.
     return where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live)
 
@@ -168,7 +184,7 @@ def small_iteration(
     state: State,
     batch: Trajectories | None,
     draw: Draws,
-    budget: Array,
+    budget: Budget,
     whole: Trajectories | None = None,
 ) -> tuple[State, Row]:
     """An iteration on a small batch of B sampled at ξ_t, or drawn of the `whole` large batch, if it is within the budget."""
@@ -178,14 +194,14 @@ def small_iteration(
         chosen = jax.random.permutation(draw.subset, whole.reward.shape[0])[:B]
         batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0
     after, row = update(policy, algorithm, state, batch, draw.chance, large=False, whole=whole)
-    live = ~state.ended & (state.trajectories + cost <= budget)
+    live = ~state.ended & budget.holds(state.trajectories, state.steps, cost)
     return where(live, after, state), row._replace(live=live)
 
 
-def unfinished(algorithm: Algorithm, trajectories: Any, budget: Any) -> Any:
-    """Whether the budget of each run holds another unit after so many trajectories."""
+def unfinished(algorithm: Algorithm, trajectories: Any, steps: Any, budget: Budget) -> Any:
+    """Whether the budget of each run holds another unit after these numbers of trajectories and steps."""
     schedule = algorithm.schedule
-    return trajectories + (schedule.B if schedule.m is None else schedule.S0) <= budget
+    return budget.holds(trajectories, steps, schedule.B if schedule.m is None else schedule.S0)
 
 
 def effective_sample_size(weight: Array) -> Array:

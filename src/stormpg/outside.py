@@ -20,9 +20,10 @@ from stormpg.acting import Actor, actor
 from stormpg.algorithms import Algorithm
 from stormpg.envs.base import Discrete, OutsideEnvironment, VectorEnv
 from stormpg.errors import EnvironmentFailure
-from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration
+from stormpg.iteration import Budget, Row, State, begin, draws, large_iteration, small_iteration
 from stormpg.records import Tree, traceable
 from stormpg.scores import log_probs_in_blocks
+from stormpg.stopping import Halted, Stop
 from stormpg.trajectories import RUNS, Trajectories, noise_of
 
 
@@ -33,6 +34,7 @@ class Sampler:
         self.env, self.horizon, self.acting = env, horizon, acting
         self.slots: VectorEnv | None = None
         self.asked = 0
+        self.stop: Stop | None = None  # a batch that is asked to stop is given up
 
     def __enter__(self) -> "Sampler":
         return self
@@ -84,6 +86,8 @@ class Sampler:
             seen, _ = slots.reset(seed=seeds)
             self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
             for h in range(self.horizon):
+                if self.stop:
+                    raise Halted("the batch was given up")
                 action = act(h, seen)
                 observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
                 sent = action if env.low is None else np.clip(action, env.low, env.high)
@@ -94,7 +98,7 @@ class Sampler:
                 alive &= ~(terminated | truncated)
                 if not alive.any():
                     break
-        except EnvironmentFailure:
+        except (EnvironmentFailure, Halted):
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -146,18 +150,18 @@ def _with_log_probs(policy: Any, params: Tree, batch: Trajectories) -> Trajector
 
 
 def _large(
-    policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, budget: Array
+    policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, budget: Budget
 ) -> tuple[State, Row, Trajectories]:
     batch = _with_log_probs(policy, state.params, batch)
     return *large_iteration(policy, algorithm, state, batch, draws(state), budget), batch
 
 
-def _small(policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, budget: Array) -> tuple[State, Row]:
+def _small(policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, budget: Budget) -> tuple[State, Row]:
     batch = _with_log_probs(policy, state.params, batch)
     return small_iteration(policy, algorithm, state, batch, draws(state), budget)
 
 
-def _drawn(policy: Any, algorithm: Algorithm, state: State, whole: Trajectories, budget: Array) -> tuple[State, Row]:
+def _drawn(policy: Any, algorithm: Algorithm, state: State, whole: Trajectories, budget: Budget) -> tuple[State, Row]:
     return small_iteration(policy, algorithm, state, None, draws(state), budget, whole)
 
 
@@ -174,21 +178,22 @@ class Outside:
 
     goes_ahead = False
 
-    def __init__(self, env: OutsideEnvironment, horizon: int, workers: int | None = None) -> None:
+    def __init__(self, env: OutsideEnvironment, horizon: int, workers: int | None = None, stop: Stop | None = None) -> None:
         self.sampler = Sampler(env, horizon)
         if workers is not None:
             from stormpg.distant import Distant
 
             self.sampler = Distant(env, horizon, workers)
+        self.sampler.stop = stop
 
-    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Array) -> tuple[State, Row | None]:
+    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
         states = begin_each(policy, algorithm, seeds)
         if algorithm.schedule.m is not None:
             return states, None
         states, row, _ = large_each(policy, algorithm, states, self.batch(policy, states, algorithm.schedule.S0), budget)
         return states, jax.tree.map(lambda x: x[None], row)
 
-    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Array, pause: Array) -> tuple[int, State, Row]:
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> tuple[int, State, Row]:
         """One unit, after which one may pause anyway. Rows are [1, 1 + m, 1]."""
         schedule, rows = algorithm.schedule, []
         whole = None
@@ -201,12 +206,13 @@ class Outside:
         return 1, states, jax.tree.map(lambda *parts: jnp.stack(parts)[None], *rows)
 
     def small(
-        self, policy: Any, algorithm: Algorithm, states: State, whole: Trajectories | None, budget: Array
+        self, policy: Any, algorithm: Algorithm, states: State, whole: Trajectories | None, budget: Budget
     ) -> tuple[State, Row]:
         schedule = algorithm.schedule
         if not schedule.resample:
             return drawn_each(policy, algorithm, states, whole, budget)
-        if bool((states.ended | (states.trajectories + schedule.B > budget)).all()):  # nothing is sampled that nobody counts
+        live = ~states.ended & budget.holds(states.trajectories, states.steps, schedule.B)
+        if not bool(live.any()):  # nothing is sampled that nobody counts
             batch = jax.tree.map(lambda x: x[None], self.sampler.blank(schedule.B))
         else:
             batch = self.batch(policy, states, schedule.B)

@@ -12,8 +12,8 @@ import numpy as np
 from stormpg.algorithms import Algorithm
 from stormpg.columns import Columns, mean_return
 from stormpg.envs.base import AnyEnvironment
-from stormpg.errors import choose
-from stormpg.iteration import Row, State
+from stormpg.errors import InputError, choose
+from stormpg.iteration import LIMIT, Budget, Row, State
 from stormpg.records import Tree
 from stormpg.store import ITERATES
 
@@ -22,31 +22,42 @@ class Progress(NamedTuple):
     """How far a run is, after a chunk."""
 
     trajectories: int  # a seed
-    budget: int
+    budget: int  # of trajectories, a seed
     mean_return: float  # of the iteration recorded last, over the seeds in the chunk
     diverged: int
     seconds: float
+    steps: int  # of the environment, all seeds together
+    step_budget: int | None  # a seed; None: there is none
+    result: "Callable[[], Result]"  # gives what has been reached, as a `Result` that is not complete
 
 
 class Watch:
     """Turns the reports of several blocks of runs into one progress."""
 
-    def __init__(self, budget: int, began: float, progress: Callable[[Progress], Any] | None, stop: threading.Event) -> None:
-        self.budget, self.began, self.progress, self.stop = budget, began, progress, stop
+    def __init__(
+        self, budget: Budget, began: float, progress: Callable[[Progress], Any] | None, result: "Callable[[], Result]"
+    ) -> None:
+        self.budget, self.began, self.progress, self.result = budget, began, progress, result
         self.lock, self.blocks = threading.Lock(), dict[int, State]()
 
-    def report(self, block: int, states: State, rows: Row) -> None:
-        """What a block has reached. Where `progress` returns False, all of them stop."""
+    def report(self, block: int, states: State, rows: Row) -> Any:
+        """What a block has reached; what `progress` says to that."""
         if self.progress is None:
-            return
+            return None
         with self.lock:
             self.blocks[block] = states
-            done = min(int(np.asarray(s.trajectories).min()) for s in self.blocks.values())
-            diverged = sum(int(np.asarray(s.diverged).sum()) for s in self.blocks.values())
-            seconds = time.perf_counter() - self.began
-            now = Progress(done, self.budget, float(np.nanmean(rows.mean_return[-1])), diverged, seconds)
-            if self.progress(now) is False:
-                self.stop.set()
+            every = list(self.blocks.values())
+            now = Progress(
+                min(int(np.asarray(s.trajectories).min()) for s in every),
+                self.budget.trajectories,
+                float(np.nanmean(rows.mean_return[-1])),
+                sum(int(np.asarray(s.diverged).sum()) for s in every),
+                time.perf_counter() - self.began,
+                sum(int(np.asarray(s.steps).sum(dtype=np.int64)) for s in every),
+                None if self.budget.steps == LIMIT else self.budget.steps,
+                self.result,
+            )
+            return self.progress(now)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +87,18 @@ class Result:
     def params(self, which: str = "last", seed: int | None = None, setting: int = 0) -> Tree:
         """ξ of one seed: the last iterate, Algorithm 1's uniformly drawn one, or the one with the best batch."""
         attribute = {"last": "params", "uniform": "uniform", "best": "best"}[choose("iterate", which, ITERATES)]
+        if seed is not None and seed not in self.seeds:
+            raise InputError(f"seed is {seed}; this run has the seeds {str(list(self.seeds))[:80]}.")
         position = setting * len(self.seeds) + (0 if seed is None else self.seeds.index(seed))
         return jax.tree.map(lambda x: x[position], getattr(self.states, attribute))
 
     def final_return(self, window: int = 50) -> np.ndarray:
-        """The mean return of each run over its last `window` trajectories, [settings, seeds]."""
-        return mean_return(self.columns, window).reshape(len(self.algorithms), len(self.seeds))
+        """The mean return of each run over its last `window` trajectories, [settings, seeds]; NaN for one without any."""
+        first = self.columns["iteration"] == 0
+        place = {seed: number for number, seed in enumerate(self.seeds)}
+        final = np.full((len(self.algorithms), len(self.seeds)), np.nan)
+        if first.any():
+            final[self.columns["setting"][first], [place[s] for s in self.columns["seed"][first].tolist()]] = mean_return(
+                self.columns, window
+            )
+        return final

@@ -24,12 +24,13 @@ from stormpg.columns import Columns, Table, extend
 from stormpg.compiled import Compiled, calls_a_library
 from stormpg.envs import AnyEnvironment, OutsideEnvironment
 from stormpg.errors import InputError
-from stormpg.iteration import Row, State, unfinished
+from stormpg.iteration import LIMIT, Budget, Row, State, begin, unfinished
 from stormpg.logs import Logger, send
 from stormpg.outside import Outside
 from stormpg.parallel import as_here, at_home, block_size, cores, cut, devices, in_blocks, together
 from stormpg.records import stack, traceable
 from stormpg.result import Progress, Result, Watch
+from stormpg.stopping import Halted, Stop, listening
 
 Reporter = Callable[[Progress], Any]  # returning False stops the training
 
@@ -83,62 +84,96 @@ class Training:
         logs: Sequence[Logger] = (),
         pause: int | None = None,
         rollout_workers: int | None = None,
+        steps: int | None = None,
     ) -> Result:
-        """Train until the budget is spent, or `progress` says stop. `before`: go on from the end of that result.
+        """Train until the budget is spent, or `progress` says stop. `before`: continue from the end of that result.
 
-        `pause`: stop at the first unit after so many trajectories, such that going on from there changes nothing.
-        `rollout_workers`: play the episodes of an environment outside JAX on so many Ray actors.
+        `pause`: stop at the first unit after this number of trajectories, such that continuing from there changes nothing.
+        `rollout_workers`: play the episodes of an environment outside JAX on this number of Ray actors.
+        `steps`: no batch begins after this number of environment steps of a run.
+
+        An error, of `progress`, a logger or the environment, and a signal stop all blocks after their chunk. It is raised when
+        all have ended, with what was done as its `result`.
         """
-        began, stop, lock = time.perf_counter(), threading.Event(), threading.Lock()
-        watch = Watch(trajectories, began, progress, stop)
+        began, stop, lock = time.perf_counter(), Stop(), threading.Lock()
+        budget = Budget(trajectories, LIMIT if steps is None else steps)
         blocks = cut(self.runs, block or self.block())
+        size = len(blocks[0][2])
         reached = dict(keeper.blocks) if keeper else {}
         if before is not None:
-            reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
+            ends = enumerate(cut(before.states, size))
+            reached = {i: Reached(states, ()) for i, states in ends if int(states.iteration.max()) > 0}
         engine: Outside | Compiled
         if isinstance(self.env, OutsideEnvironment):
-            engine = Outside(self.env, self.horizon, rollout_workers)
+            engine = Outside(self.env, self.horizon, rollout_workers, stop)
         else:
             engine = Compiled(self.env, self.horizon, len(blocks))
         where = devices()[: len(blocks)] if isinstance(engine, Compiled) else []
         place = lambda number: where[number % len(where)] if len(where) > 1 else None  # None: as JAX has it
 
-        def work(number: int) -> tuple[State, list[Row]]:
+        def so_far() -> Result:
+            """What all blocks have reached."""
+            now = dict(reached)
+            missing = [number for number in range(len(blocks)) if number not in now]
+            now |= {number: Reached(begin_all(*blocks[number]), ()) for number in missing}
+            ends = [now[number].states for number in range(len(blocks))]
+            states = together(at_home(ends) if len(where) > 1 else ends, self.count)
+            rows = [list(now[number].rows) for number in range(len(blocks))]
+            table: Columns = Table(self.env.name, self.algorithms, self.seeds, rows)
+            table = table if before is None else extend(before.columns, table)
+            whole = not stop and (pause is None or pause >= trajectories)
+            return self.result(trajectories, table, states, time.perf_counter() - began, whole)
+
+        watch = Watch(budget, began, progress, so_far)
+
+        def work(number: int) -> None:
             told = len(reached[number].rows) if number in reached else 0
 
             def report(states: State, rows: list[Row]) -> bool:
                 nonlocal told
+                reached[number] = Reached(states, tuple(rows))
                 if keeper:
                     keeper.reach(number, states, rows)
                 if logs:
                     with lock:
-                        send(logs, self.names(number, len(blocks[0][2])), states, joined(rows[told:]))
+                        send(logs, self.names(number, size), states, joined(rows[told:]))
                     told = len(rows)
-                watch.report(number, states, rows[-1])
-                return not stop.is_set()
+                if watch.report(number, states, rows[-1]) is False:
+                    stop.request()
+                return not stop
 
-            until = pause or trajectories
-            return run(engine, blocks[number], trajectories, reached.get(number), report, until, place(number))
+            if stop:
+                return
+            try:
+                begun, device = reached.get(number), place(number)
+                (policy, algorithm, _), states, rows = start(engine, blocks[number], budget, begun, device)
+                reached[number] = Reached(states, tuple(rows))
+                for after, new in chunks(engine, policy, algorithm, states, budget, pause or trajectories, device):
+                    rows.append(new)
+                    if not report(after, rows):
+                        break
+            except BaseException as error:  # also a second signal: the other blocks end, and what was done is kept
+                stop.request(None if isinstance(error, Halted) else error)
 
         workers, compiling = 1, ThreadPoolExecutor(1)
-        if isinstance(engine, Compiled):
-            program = engine.lowered(*blocks[0], place(0))
-            workers = max(cores(), len(where))
-            if len(blocks) > 1 and calls_a_library(program):  # one block has no other to wait for
-                workers = 1 if where[0].platform == "cpu" else len(where)
-            compiling.submit(as_here(_compile), program)  # while the first batch is prepared
         try:
-            done = in_blocks(work, len(blocks), workers)
+            with listening(stop):
+                if isinstance(engine, Compiled):
+                    program = engine.lowered(*blocks[0], place(0))
+                    workers = max(cores(), len(where))
+                    if len(blocks) > 1 and calls_a_library(program):  # one block has no other to wait for
+                        workers = 1 if where[0].platform == "cpu" else len(where)
+                    compiling.submit(as_here(_compile), program)  # while the first batch is prepared
+                in_blocks(work, len(blocks), workers)
+        except BaseException as error:  # by a handler of the caller's, or a second signal
+            stop.request(error)
         finally:
             compiling.shutdown()
             if isinstance(engine, Outside):
                 engine.close()
-        ends = [states for states, _ in done]
-        states = together(at_home(ends) if len(where) > 1 else ends, self.count)
-        table: Columns = Table(self.env.name, self.algorithms, self.seeds, [rows for _, rows in done])
-        table = table if before is None else extend(before.columns, table)
-        whole = not stop.is_set() and (pause is None or pause >= trajectories)
-        return self.result(trajectories, table, states, time.perf_counter() - began, whole)
+        result = so_far()
+        stop.finish(result)
+        return result
 
     def result(self, trajectories: int, table: Columns, states: State, seconds: float = 0.0, complete: bool = True) -> Result:
         """What it has come to."""
@@ -146,32 +181,23 @@ class Training:
         return Result(**mine, trajectories=trajectories, columns=table, states=states, seconds=seconds, complete=complete)
 
 
-def run(
+def start(
     engine: Compiled | Outside,
     block: tuple[Any, Algorithm, Any],
-    trajectories: int,
+    budget: Budget,
     reached: Reached | None,
-    report: Callable[[State, list[Row]], bool],
-    pause: int,
-    device: jax.Device | None = None,
-) -> tuple[State, list[Row]]:
-    """A block of runs until its budget is spent or `report` says no: its states, and its rows, each [iterations, runs].
+    device: jax.Device | None,
+) -> tuple[tuple[Any, Algorithm, Any], State, list[Row]]:
+    """A block of runs where it is computed, its states, and its rows so far, each [iterations, runs].
 
-    `device`: where it is computed; all that it is computed from must be there.
+    `device`: where that is; None: as JAX has it. All that a block is computed from must be there.
     """
-    policy, algorithm, seeds = jax.device_put(block, device)  # once, not for every chunk
-    budget = jax.device_put(jnp.asarray(trajectories), device)
+    there = jax.device_put(block, device)  # once, not for every chunk
     if reached is not None:
-        states, collected = jax.device_put(reached.states, device), list(reached.rows)
-    else:
-        states, first = engine.start(policy, algorithm, seeds, budget)
-        collected = [] if first is None else [jax.tree.map(np.asarray, first)]
-    for reached_states, rows in chunks(engine, policy, algorithm, states, trajectories, pause, device):
-        states = reached_states
-        collected.append(rows)
-        if not report(states, collected):
-            break
-    return states, collected
+        return there, jax.device_put(reached.states, device), list(reached.rows)
+    policy, algorithm, seeds = there
+    states, first = engine.start(policy, algorithm, seeds, on_device(budget, device))
+    return there, states, [] if first is None else [jax.tree.map(np.asarray, first)]
 
 
 def chunks(
@@ -179,7 +205,7 @@ def chunks(
     policy: Any,
     algorithm: Algorithm,
     states: State,
-    trajectories: int,
+    budget: Budget,
     pause: int,
     device: jax.Device | None,
 ) -> Iterator[tuple[State, Row]]:
@@ -187,19 +213,26 @@ def chunks(
 
     An accelerator computes the next chunk while the rows of one are read.
     """
-    budget, until = jax.device_put((jnp.asarray(trajectories), jnp.asarray(pause)), device)
+    limits, until = on_device(budget, device), on_device(pause, device)
     waiting = deque[tuple[State, Future[Row]]]()
     with ThreadPoolExecutor(1) as reader:
         going = True
         while going or waiting:
-            sampled = np.asarray(states.trajectories)
-            going = bool((unfinished(algorithm, sampled, trajectories) & (sampled < pause)).any())
+            sampled, taken = np.asarray(states.trajectories), np.asarray(states.steps)
+            going = bool((unfinished(algorithm, sampled, taken, budget) & (sampled < pause)).any())
             if going:
-                units, states, recorded = engine.chunk(policy, algorithm, states, budget, until)
+                units, states, recorded = engine.chunk(policy, algorithm, states, limits, until)
                 waiting.append((states, reader.submit(_read, units, recorded)))
             if len(waiting) > (1 if going and engine.goes_ahead else 0):
                 reached, rows = waiting.popleft()
                 yield reached, rows.result()
+
+
+def on_device(numbers: Any, device: jax.Device | None) -> Any:
+    return jax.device_put(jax.tree.map(jnp.asarray, numbers), device)
+
+
+begin_all = jax.jit(jax.vmap(begin))  # the states of a block before its first batch
 
 
 def _compile(program: Any) -> None:

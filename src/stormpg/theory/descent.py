@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -20,7 +19,7 @@ from stormpg.compiler import ONCE, Program
 from stormpg.envs import Environment
 from stormpg.envs.chain import Tables, from_tables
 from stormpg.envs.lqr import System, from_system
-from stormpg.iteration import State, begin
+from stormpg.iteration import Budget, State, begin
 from stormpg.policies import policy_for
 from stormpg.records import Tree, stack
 from stormpg.schedules import Schedule, once
@@ -30,7 +29,7 @@ from stormpg.theory.tracking import Record, recorded
 from stormpg.trajectories import RUNS
 
 LARGE, SMALL = 2, 1  # batch sizes that stand for traced ones
-FOR_EVER = 2**30  # trajectories: no budget ends these runs
+FOR_EVER = Budget(2**30)  # trajectories: no budget ends these runs
 
 
 class Problem(NamedTuple):
@@ -108,7 +107,7 @@ def start(family: Family, data: Any, algorithms: Algorithm, seeds: Array) -> Sta
         state = begin(problem.policy, algorithm, seed)
         if algorithm.schedule.m is not None:
             return state
-        return large_step(problem.env, family.horizon, problem.policy, algorithm, state, jnp.asarray(FOR_EVER))[0]
+        return large_step(problem.env, family.horizon, problem.policy, algorithm, state, FOR_EVER)[0]
 
     return jax.vmap(one, axis_name=RUNS)(data, algorithms, seeds)
 
@@ -124,7 +123,7 @@ def onwards(
         algorithm = watched(algorithm, problem)
 
         def step(state: State, _: None) -> tuple[State, dict[str, Any]]:
-            state, _ = unit(problem.env, family.horizon, problem.policy, algorithm, state, jnp.asarray(FOR_EVER))
+            state, _ = unit(problem.env, family.horizon, problem.policy, algorithm, state, FOR_EVER)
             return state, seen(state.step, what)
 
         state, found = jax.lax.scan(step, state, length=units)
