@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,13 @@ from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import OutsideEnvironment, as_environment
 from stormpg.errors import InputError
 from stormpg.evaluate import Evaluation, evaluate
+from stormpg.iteration import LIMIT
+from stormpg.logs import Logger, open_logs
 from stormpg.policies import policy_for
 from stormpg.records import Tree, traceable
 from stormpg.result import Progress, Result
-from stormpg.train import check_training
+from stormpg.stopping import add_note
+from stormpg.train import budget_of, check_training
 from stormpg.training import Training
 
 
@@ -40,7 +43,7 @@ class Agent:
         env = as_environment(env)
         algorithm = make_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
         self.training = check_training(env, [algorithm], [policy_for(env) if policy is None else policy], [seed], horizon)
-        self.result: Result | None = None
+        self._result: Callable[[], Result] | None = None
         self.calls = 0
 
     @property
@@ -64,24 +67,70 @@ class Agent:
         return None if self.result is None else self.result.metrics
 
     def learn(
-        self, trajectories: int = 1000, progress_bar: bool = False, callback: Callable[[Progress], Any] | None = None
+        self,
+        trajectories: int | None = None,
+        steps: int | None = None,
+        progress_bar: bool = False,
+        callback: Callable[[Progress], Any] | None = None,
+        logs: Sequence[Logger | str] = (),
+        out: str | os.PathLike[str] | None = None,
     ) -> "Agent":
-        """Train on so many trajectories, more each time it is called. `callback`: called after every chunk; False stops."""
+        """Train on this number of trajectories (1000 where nothing is given), or environment steps, more with every call.
+
+        steps      no batch begins after this number of environment steps of this call
+        callback   called after every chunk with a `Progress`; False stops. The agent is up to date then: it may predict or save
+        logs       loggers, or their names, which write to a folder beside `out`: `OUT-logs`
+        out        a folder in which the agent is saved in the end, also where it is stopped
+
+        Ctrl-C, SIGTERM and errors end it after the chunk. The agent keeps what was learned, and the error is raised.
+        """
         before = self.result
         done = 0 if before is None else int(before.states.trajectories[0])
+        taken = 0 if before is None else int(before.states.steps[0])
         schedule = self.training.algorithms[0].schedule
         least = schedule.B if before is not None and schedule.m is None else schedule.S0
-        if not isinstance(trajectories, int) or trajectories < least:
+        more = budget_of(1000 if trajectories is None and steps is None else trajectories, steps)
+        if more.trajectories < least:
             raise InputError(f"trajectories is {trajectories!r}; expected at least {least}, which is the next batch.")
-        with _bar(self.training) if progress_bar else contextlib.nullcontext(lambda now: None) as show:
+        named = [log for log in logs if isinstance(log, str)]
 
-            def progress(now: Progress) -> Any:
-                show(now)
-                return None if callback is None else callback(now)
+        def progress(now: Progress) -> Any:
+            show(now)
+            self._reach(now.result)
+            return None if callback is None else callback(now)
 
-            self.result = self.training.run(done + trajectories, progress, before=before)
-        self.__dict__.pop("_actor", None)
+        with contextlib.ExitStack() as stack:
+            opened = stack.enter_context(open_logs(named, None if out is None else Path(f"{Path(out)}-logs")))
+            show = stack.enter_context(_bar(self.training)) if progress_bar else lambda now: None
+            try:
+                result = self.training.run(
+                    min(done + more.trajectories, LIMIT),
+                    progress,
+                    before=before,
+                    logs=[*opened, *(log for log in logs if not isinstance(log, str))],
+                    steps=None if steps is None else min(taken + more.steps, LIMIT),
+                )
+                self._reach(lambda: result)
+            except BaseException as error:
+                partial = getattr(error, "result", None)
+                if partial is not None and len(partial.columns["iteration"]):
+                    self._reach(lambda: partial)
+                add_note(error, "The agent keeps what it has learned so far: `learn` continues from there.")
+                raise
+            finally:
+                if out is not None and self.result is not None:
+                    self.save(out)
         return self
+
+    @property
+    def result(self) -> Result | None:
+        """What it has come to; None before it has learned."""
+        return None if self._result is None else self._result()
+
+    def _reach(self, result: Callable[[], Result]) -> None:
+        """It has learned more. `result` is called when somebody looks."""
+        self._result = functools.cache(result)
+        self.__dict__.pop("_actor", None)
 
     def predict(self, observation: Any, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or those for a batch: the policy's mode, or (not deterministic) a sample.
@@ -137,7 +186,8 @@ class Agent:
         run = store.Run(path, env, policy)
         agent = cls(run.env, run.algorithms()[0], run.seeds[0], run.policies[0], run.horizon)
         states, table = run.first()
-        agent.result = agent.training.result(int(states.trajectories[0]), table, states)
+        result = agent.training.result(int(states.trajectories[0]), table, states)
+        agent._reach(lambda: result)
         return agent
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:

@@ -2,12 +2,13 @@
 
 A checkpoint is one safetensors file with what every block of runs has reached: its states and its rows. It is written
 beside its name, flushed to the disk and renamed; it carries a checksum and the fingerprint of the run's config.json; the
-last two are kept. A file that is cut short, altered, or of another run is named and passed over for the one before it.
+last two are kept. A file that is cut short, altered, or of another run is named and passed over for the one before it; where
+none can be used, the run is not started again in silence.
 """
 
+import contextlib
 import hashlib
 import json
-import os
 import threading
 import time
 import warnings
@@ -20,10 +21,12 @@ import numpy as np
 
 from stormpg import files
 from stormpg.errors import InputError
-from stormpg.iteration import Row, State
+from stormpg.iteration import LIMIT, Row, State
 
 KEPT = 2
 PATTERN = "checkpoint-*.safetensors"
+FORMATS = ("2", "3")  # that can be read
+LOCK = ".lock"  # the file in a folder that its owner holds
 
 
 class Interval(NamedTuple):
@@ -102,12 +105,24 @@ def number_of(file: Path) -> int:
 
 
 def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[int, Reached]:
-    """What the newest checkpoint that can be trusted holds; nothing where there is none. `likes`: a block's shapes."""
+    """What the newest checkpoint that can be trusted holds; nothing where none was written. `likes`: a block's shapes.
+
+    InputError where there are some and none of them can be used.
+    """
+    refused: list[str] = []
     for file in sorted(folder.glob(PATTERN), key=number_of, reverse=True):
         try:
-            return read(file, fingerprint, likes)
+            found = read(file, fingerprint, likes)
         except InputError as error:
-            warnings.warn(f"{error} The checkpoint before it is used.", stacklevel=2)
+            refused.append(str(error))
+            continue
+        for reason in refused:
+            warnings.warn(f"{reason} {file.name}, written before it, is used.", stacklevel=2)
+        return found
+    if refused:
+        raise InputError(
+            f"{' '.join(refused)} No checkpoint of {folder} can be used: delete them to start it again from nothing."
+        )
     return {}
 
 
@@ -116,24 +131,35 @@ def read(file: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[in
     tensors, about = files.read_tensors(file)
     if about.get("kind") != "stormpg checkpoint" or about.get("run") != fingerprint:
         raise InputError(f"{file} is a checkpoint of another run.")
+    if about.get("format") not in FORMATS:
+        raise InputError(f"{file} has the format {about.get('format')}; this version reads {' and '.join(FORMATS)}.")
     found = {}
     for block in sorted({name.split("/", 1)[0] for name in tensors}):
         if not (block.isascii() and block.isdigit() and len(block) < 9):
             raise InputError(f"{file} has a part {block!r}; expected the number of a block.")
         mine = lambda part, block=block: dict(_below(tensors, f"{block}/{part}/"))
-        states = files.fill(likes(int(block)), mine("states"), file)
-        found[int(block)] = Reached(states, (_rows(mine("rows"), len(states.trajectories), file),))
+        rows = _rows(mine("rows"), file)
+        taken = np.asarray(rows.steps * rows.live).sum(axis=0)
+        states = files.fill(likes(int(block)), with_steps(mine("states"), taken), file)
+        if rows.live.shape[1] != len(states.trajectories):
+            raise InputError(f"{file} does not hold the rows of {len(states.trajectories)} runs.")
+        found[int(block)] = Reached(states, (rows,))
     return found
+
+
+def with_steps(states: dict[str, np.ndarray], taken: np.ndarray) -> dict[str, np.ndarray]:
+    """Stored states; those of format 2 and before did not count their steps, which are the sum of their rows'."""
+    return {"steps": np.minimum(taken, LIMIT).astype(states["iteration"].dtype), **states} if "iteration" in states else states
 
 
 def _below(tensors: Mapping[str, np.ndarray], prefix: str) -> Iterator[tuple[str, np.ndarray]]:
     return ((name.removeprefix(prefix), value) for name, value in tensors.items() if name.startswith(prefix))
 
 
-def _rows(columns: Mapping[str, np.ndarray], runs: int, file: Path) -> Row:
+def _rows(columns: Mapping[str, np.ndarray], file: Path) -> Row:
     shapes = {value.shape for value in columns.values()}
-    if set(columns) != set(Row._fields) or len(shapes) != 1 or len(shape := shapes.pop()) != 2 or shape[1] != runs:
-        raise InputError(f"{file} does not hold the rows of {runs} runs.")
+    if set(columns) != set(Row._fields) or len(shapes) != 1 or len(shapes.pop()) != 2:
+        raise InputError(f"{file} does not hold the rows of a run.")
     return Row(**columns)  # type: ignore[arg-type]
 
 
@@ -143,24 +169,23 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
 
 
-class Lock:
-    """One process at a time works on a folder. The system lets go of it when the process ends, however it ends."""
+@contextlib.contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """One process at a time works on a folder, which is made where it is missing.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    The system lets go of it when the process ends, however it ends.
+    """
+    import filelock
 
-    def __enter__(self) -> "Lock":
-        self.handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            import fcntl
-        except ImportError:  # not a system that has it
-            return self
-        try:
-            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self.handle)
-            raise InputError(f"another process is writing to {self.folder}: wait for it, or give another folder.") from None
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        os.close(self.handle)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / LOCK, timeout=0)
+        lock.acquire()
+    except filelock.Timeout:
+        raise InputError(f"another process is writing to {folder}: wait for it, or give another folder.") from None
+    except (OSError, NotImplementedError) as error:
+        raise InputError(f"{folder} cannot be written ({error}): give another folder.") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -15,8 +15,8 @@ import numpy as np
 from stormpg.errors import InputError
 from stormpg.records import Tree
 
-FORMAT = 2
-READABLE = (1, 2)  # 1 has no checksums, no block size and no checkpoints
+FORMAT = 3
+READABLE = (1, 2, 3)  # 1 has no checksums, no block size and no checkpoints; 2 counts no steps and has no identity
 
 
 def save_tree(tree: Tree, file: Path) -> None:
@@ -147,7 +147,12 @@ def write_file(path: Path, write: Any) -> None:
 
 
 def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if path.is_dir():  # Windows opens no folders
+            return
+        raise
     try:
         os.fsync(handle)
     finally:

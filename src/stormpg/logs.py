@@ -90,7 +90,7 @@ def open_logs(names: Sequence[str], folder: Path | None) -> Iterator[list[Logger
     """The loggers of these names, closed at the end."""
     wanted = [choose("log", name, LOGGERS) for name in dict.fromkeys(names)]
     if wanted and folder is None:
-        raise InputError("--log needs a folder to write to: give --out.")
+        raise InputError("a log needs a folder to write to: give --out, or out= in Python.")
     with contextlib.ExitStack() as stack:
         opened = []
         for name in wanted:

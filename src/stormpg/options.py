@@ -19,10 +19,18 @@ from stormpg.experiments.paper import settings_for
 from stormpg.files import write_text
 from stormpg.policies import policy_for
 
-RUN_OPTIONS: dict[str, type] = {"env": str, "algorithm": str, "trajectories": int, "seeds": int, "seed": int, "horizon": int}
+RUN_OPTIONS: dict[str, type] = {
+    "env": str,
+    "algorithm": str,
+    "trajectories": int,
+    "steps": int,
+    "seeds": int,
+    "seed": int,
+    "horizon": int,
+}
 POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool, "normalise": bool}
 OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # of environments outside JAX
-DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "trajectories": 4000, "seeds": 30, "seed": 0}
+DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "seeds": 30, "seed": 0}
 
 
 def algorithm_options() -> dict[str, type]:
@@ -97,7 +105,8 @@ class Job:
         own = {k: v for k, v in given.items() if k in algorithm_options()}
         self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
         self.policy = policy_for(self.env, **policy_settings(given))
-        self.trajectories, self.seeds, self.seed = given["trajectories"], given["seeds"], given["seed"]
+        self.trajectories, self.steps = given.get("trajectories"), given.get("steps")
+        self.seeds, self.seed = given["seeds"], given["seed"]
         self.horizon: int | None = given.get("horizon")
 
     @property
@@ -111,6 +120,7 @@ class Job:
             "env": self.env,
             "algorithm": [self.algorithm],
             "trajectories": self.trajectories,
+            "steps": self.steps,
             "seeds": self.seeds,
             "seed": self.seed,
             "horizon": self.horizon,

@@ -69,9 +69,10 @@ def listening(stop: Stop, at_once: bool = False) -> Iterator[None]:
     Only in place of Python's own handlers, and only in the main thread: a handler of the caller's stays.
     `at_once`: the first one is raised, too, where whoever works cannot see the request.
     """
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual = {signal.SIGINT: (signal.default_int_handler,), signal.SIGTERM: (signal.SIG_DFL, terminate)}
     main = threading.current_thread() is threading.main_thread()
-    ours = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
+    now: dict[int, Any] = {number: signal.getsignal(number) for number in usual}
+    ours = [number for number, handlers in usual.items() if main and now[number] in handlers]
 
     def note(number: int, frame: Any) -> None:
         error = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
@@ -86,7 +87,12 @@ def listening(stop: Stop, at_once: bool = False) -> Iterator[None]:
         yield
     finally:
         for number in ours:
-            signal.signal(number, usual[number])
+            signal.signal(number, now[number])
+
+
+def terminate(number: int, frame: object) -> None:
+    """The command's handler: outside of a training, SIGTERM does what Ctrl-C does."""
+    raise Terminated
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -16,14 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.checkpoints import with_steps
 from stormpg.envs import as_environment, make
 from stormpg.errors import InputError, choose
-from stormpg.files import FORMAT, READABLE, load_tree, save_tree, write_file, write_json
+from stormpg.files import FORMAT, READABLE, fill, load_tree, read_tensors, save_tree, write_file, write_json
+from stormpg.identity import identity, name_of
 from stormpg.iteration import State
 from stormpg.iteration import begin as begin_state
 from stormpg.policies import describe_policy, policy_for
 from stormpg.records import Tree
 
+FUNCTION = "function"  # the key under which a setting that is a function has its name
 ITERATES = ("last", "uniform", "best")
 FILES = ("config.json", "metrics.parquet", "state.safetensors", "policy.safetensors", "summary.json")
 
@@ -43,7 +46,7 @@ def prepare(folder: str | os.PathLike[str]) -> Path:
 
 
 def begin(config: Mapping[str, Any], folder: str | os.PathLike[str]) -> Path:
-    """Take a folder for a run that is about to start."""
+    """Write the config of a run that is about to start, in a folder that holds no other."""
     path = prepare(folder)
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / "config.json", config)
@@ -67,10 +70,10 @@ def save(result: Any, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def describe(training: Any, trajectories: int, block: int | None = None) -> dict[str, Any]:
+def describe(training: Any, trajectories: int, block: int | None = None, steps: int | None = None) -> dict[str, Any]:
     """Everything that was resolved, with the versions and the device that run it.
 
-    `block`: how many runs are computed together, on which the last bits of their numbers depend.
+    `block`: how many runs are computed together, on which the last bits of their numbers depend. `steps`: the budget of steps.
     """
     import optax
 
@@ -84,9 +87,11 @@ def describe(training: Any, trajectories: int, block: int | None = None) -> dict
         "settings": [plain(a.settings) for a in training.algorithms],
         "policies": [describe_policy(policy) for policy in training.policies],
         "trajectories": trajectories,
+        "steps": steps,
         "seeds": list(training.seeds),
         "horizon": training.horizon,
         "block": block,
+        "identity": identity(training),
         "versions": {
             "stormpg": __version__,
             "python": platform.python_version(),
@@ -99,10 +104,9 @@ def describe(training: Any, trajectories: int, block: int | None = None) -> dict
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON holds them."""
-    return {
-        k: v if isinstance(v, int | float | str) else float(v) if hasattr(v, "dtype") else str(v) for k, v in settings.items()
-    }
+    """Settings as JSON holds them. A function is named, and no file can give it back."""
+    as_plain = lambda v: v if isinstance(v, int | float | str) else float(v) if hasattr(v, "dtype") else {FUNCTION: name_of(v)}
+    return {name: as_plain(value) for name, value in settings.items()}
 
 
 def summary(result: Any) -> dict[str, Any]:
@@ -174,6 +178,13 @@ def checked(config: dict[str, Any], file: Path) -> dict[str, Any]:
     return config
 
 
+def finished(training: Any, folder: Path) -> Any:
+    """The `Result` of a run of this training that has ended."""
+    run = Run(folder, training.env, training.policies[0])
+    states, table = run.end(training.policies[0], training.algorithms[0])
+    return training.result(run.config["trajectories"], table, states)
+
+
 def is_whole(folder: str | os.PathLike[str]) -> bool:
     """Whether the run in a folder has ended."""
     return (Path(folder) / "summary.json").exists()
@@ -204,6 +215,18 @@ class Run:
         ]
 
     def algorithms(self) -> list[Algorithm]:
+        """As the folder names them; InputError where one was made with a function of the user's."""
+        for settings in self.config["settings"]:
+            for name, value in settings.items():
+                if isinstance(value, Mapping):
+                    raise InputError(
+                        f"the run in {self.folder} has {name} = {str(value.get(FUNCTION))[:80]}, a function, which its folder "
+                        "cannot give back: give the algorithm again, in Python (algorithm=)."
+                    )
+        if not all(self.config["settings"]) or self.config["algorithm"] == "custom":
+            raise InputError(
+                f"the run in {self.folder} has an algorithm of its user's own: give it again, in Python (algorithm=)."
+            )
         return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
 
     def arguments(self) -> dict[str, Any]:
@@ -212,6 +235,7 @@ class Run:
             "env": self.env,
             "algorithm": self.algorithms(),
             "trajectories": self.config["trajectories"],
+            "steps": self.config.get("steps"),
             "seeds": self.seeds,
             "horizon": self.horizon,
             "policy": self.policies,
@@ -227,13 +251,18 @@ class Run:
         for run in range(runs):
             yield run // len(self.seeds), self.seeds[run % len(self.seeds)], jax.tree.map(lambda x, run=run: x[run], chosen)
 
+    def end(self, policy: Any, algorithm: Algorithm) -> tuple[State, dict[str, np.ndarray]]:
+        """The states and the table of all runs, which are of the shape of these."""
+        runs = (len(self.seeds) * len(self.config["settings"]),)
+        one = jax.eval_shape(begin_state, policy, algorithm, jnp.asarray(0, jnp.int32))
+        many = jax.tree.map(lambda x: jax.ShapeDtypeStruct(runs + x.shape, x.dtype), one)
+        table, file = read_metrics(self.folder), self.folder / "state.safetensors"
+        taken = np.asarray(table["steps"])[_last_rows(table)]
+        return fill(many, with_steps(read_tensors(file)[0], taken), file), table
+
     def first(self) -> tuple[State, dict[str, np.ndarray]]:
         """The state and the table of the first setting's first seed."""
-        runs = (len(self.seeds) * len(self.policies),)
-        one = jax.eval_shape(begin_state, self.policies[0], self.algorithms()[0], jnp.asarray(0, jnp.int32))
-        many = jax.tree.map(lambda x: jax.ShapeDtypeStruct(runs + x.shape, x.dtype), one)
-        states = load_tree(many, self.folder / "state.safetensors")
-        table = read_metrics(self.folder)
+        states, table = self.end(self.policies[0], self.algorithms()[0])
         mine = (table["setting"] == 0) & (table["seed"] == self.seeds[0])
         return jax.tree.map(lambda x: x[:1], states), {name: column[mine] for name, column in table.items()}
 

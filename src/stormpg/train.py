@@ -1,28 +1,35 @@
 """train(): from what a user gives to a `Result`, and to a folder that can be gone on with."""
 
+import contextlib
 import os
+import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.checkpoints import Interval, Keeper, Lock, fingerprint, last_good
+from stormpg.checkpoints import Interval, Keeper, fingerprint, last_good, owned
 from stormpg.envs import AnyEnvironment, as_environment
-from stormpg.errors import EnvironmentFailure, InputError
-from stormpg.iteration import State, begin
+from stormpg.errors import InputError
+from stormpg.files import as_json
+from stormpg.identity import difference
+from stormpg.iteration import LIMIT, Budget, State, begin
 from stormpg.logs import Logger
 from stormpg.parallel import cut
 from stormpg.policies import check_policy, policy_for
 from stormpg.result import Result
+from stormpg.stopping import add_note
 from stormpg.training import Reporter, Training
 
 
 def train(
     env: Any,
     algorithm: Algorithm | str | Sequence[Algorithm] = "storm-pg",
-    trajectories: int = 4000,
+    trajectories: int | None = None,
     seeds: int | Sequence[int] = 30,
     seed: int = 0,
     horizon: int | None = None,
@@ -33,21 +40,27 @@ def train(
     resume: bool = False,
     logs: Sequence[Logger] = (),
     rollout_workers: int | None = None,
+    steps: int | None = None,
 ) -> Result:
     """Train every seed with a budget of trajectories, large batches included; a batch that would not fit is not sampled.
 
     env              a name, an environment, or a Gymnasium environment, vector environment or factory
     algorithm        one, its name, or a list that differs in float settings only: these run as one batch beside the seeds
+    trajectories     of each seed; 4000 unless `steps` is given
     seeds, seed      that many seeds from `seed` on; or the seeds themselves
     horizon          H; the environment's own by default
     policy           `policy_for(env)` by default; or a list, one for each algorithm
     out              a folder to write the run to
     progress         called after each chunk with a `Progress`; returning False stops
     checkpoint       how often the whole state is written to `out` on the way; None: never
-    resume           go on with the run that was begun in `out` with the same arguments
+    resume           resume the run that was started in `out` with the same arguments; one that is finished is returned
     logs             loggers that are sent every iteration, see `logs`
-    rollout_workers  play the episodes of an environment outside JAX on so many Ray actors; the result is the same for any
-                     number of them, and that of None, which plays them in this process, to rounding
+    rollout_workers  play the episodes of an environment outside JAX on this number of Ray actors; the result is the same for
+                     any number of them, and that of None, which plays them in this process, to rounding
+    steps            a budget of environment steps for each seed: no batch begins after it is spent
+
+    Ctrl-C, SIGTERM, and an error of `progress`, a logger or the environment stop all seeds after their chunk. What was done is
+    kept: as a checkpoint in `out`, and as the `result` of the exception that is raised then.
     """
     env = as_environment(env)
     algorithms: list[Any] = (
@@ -57,19 +70,27 @@ def train(
     policies: list[Any] = [
         policy_for(env) if p is None else p for p in (policy if isinstance(policy, list) else [policy] * len(algorithms))
     ]
-    numbers = list(range(seed, seed + _whole("seeds", seeds))) if isinstance(seeds, int) else [int(s) for s in seeds]
+    counted = isinstance(seeds, int | np.integer)
+    numbers = list(range(whole("seed", seed, 0), seed + whole("seeds", seeds))) if counted else list(seeds)  # type: ignore[arg-type]
     training = check_training(env, algorithms, policies, numbers, horizon)
-    check_budget(algorithms[0], trajectories)
+    budget = budget_of(trajectories, steps)
+    check_budget(algorithms[0], budget.trajectories)
     if rollout_workers is not None:
         check_workers(training, rollout_workers)
     if out is None:
-        return training.run(trajectories, progress, logs=logs, rollout_workers=rollout_workers)
-    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume, logs, rollout_workers)
+        return training.run(budget.trajectories, progress, logs=logs, rollout_workers=rollout_workers, steps=steps)
+    return run_in_folder(training, budget, Path(out), progress, checkpoint, resume, logs, rollout_workers)
+
+
+def budget_of(trajectories: int | None, steps: int | None) -> Budget:
+    """4000 trajectories where nothing is given; with steps alone there is no other limit."""
+    trajectories = (4000 if steps is None else LIMIT) if trajectories is None else trajectories
+    return Budget(whole("trajectories", trajectories), LIMIT if steps is None else whole("steps", steps))
 
 
 def run_in_folder(
     training: Training,
-    trajectories: int,
+    budget: Budget,
     folder: Path,
     progress: Reporter | None,
     checkpoint: Interval | None,
@@ -80,32 +101,37 @@ def run_in_folder(
     """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
     from stormpg import store
 
-    if resume:
-        config = store.read_config(folder)
-        block = config.get("block") or training.block()
-        _same_run(config, store.describe(training, trajectories, block), folder)
-    else:
-        block = training.block()
-        config = store.describe(training, trajectories, block)
-        store.begin(config, folder)
-    with Lock(folder):
-        mark, begun = fingerprint(config), {}
-        if resume:
-            if store.is_whole(folder):
-                raise InputError(f"the run in {folder} is finished: there is nothing to go on with.")
-            blocks = cut(training.runs, block)
-            begun = last_good(folder, mark, lambda i: _shapes(blocks[i]))
+    steps = None if budget.steps == LIMIT else budget.steps
+    config = store.read_config(folder) if resume else None
+    if config is None:
+        store.prepare(folder)
+    with owned(folder):
+        if config is None:
+            block = training.block()
+            config = store.describe(training, budget.trajectories, block, steps)
+            store.begin(config, folder)
+        else:
+            block = config.get("block") or training.block()
+            _same_run(config, store.describe(training, budget.trajectories, block, steps), folder)
+        if store.is_whole(folder):
+            return store.finished(training, folder)
+        blocks, mark = cut(training.runs, block), fingerprint(config)
+        begun = last_good(folder, mark, lambda i: _shapes(blocks[i])) if resume else {}
         keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
         try:
-            result = training.run(trajectories, progress, keeper, block, logs=logs, rollout_workers=rollout_workers)
-        except EnvironmentFailure as error:
-            keeper.write()
-            raise EnvironmentFailure(f"{error} The state before it is saved: resume the run in {folder}.") from error
-        if result.complete:
-            store.save(result, folder)
-            keeper.finish()
-        else:
-            keeper.write()
+            result = training.run(
+                budget.trajectories, progress, keeper, block, logs=logs, rollout_workers=rollout_workers, steps=steps
+            )
+            if result.complete:
+                store.save(result, folder)
+                keeper.finish()
+            else:
+                keeper.write()
+        except BaseException as error:
+            with contextlib.suppress(InputError):  # of a disk that is full, which `error` may be about, too
+                keeper.write()
+            add_note(error, f"Resume: stormpg train --resume {shlex.quote(str(folder))}")
+            raise
     return result
 
 
@@ -115,12 +141,23 @@ def _shapes(block: tuple[Any, Algorithm, Any]) -> State:
 
 
 def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path) -> None:
-    for name, value in wanted.items():
-        if name not in ("versions", "device") and config.get(name) != value:
+    """InputError that names the difference where a folder holds another run. Older ones do not have all entries."""
+    told = "Resume it as it was started, or give another folder."
+    for name, value in as_json(wanted).items():
+        if name not in ("format", "versions", "device", "identity") and config.get(name) != value:
             raise InputError(
-                f"{folder} holds a run with {name} = {str(config.get(name))[:80]}; asked for {str(value)[:80]}. "
-                "Resume it as it was begun, or give another folder."
+                f"{folder} holds a run with {name} = {str(config.get(name))[:80]}; asked for {str(value)[:80]}. {told}"
             )
+    if "identity" not in config:
+        warnings.warn(
+            f"{folder} was written by an older version, which did not keep what the run is computed from.", stacklevel=4
+        )
+        return
+    for part, description in as_json(wanted["identity"]).items():
+        if found := difference(config["identity"].get(part, {}), description):
+            path, held, asked = found
+            what = f"{path or part} = {str(held)[:80]}; asked for {str(asked)[:80]}"
+            raise InputError(f"{folder} holds a run of another {part}: {what}. {told}")
 
 
 def _algorithm(thing: Any) -> Algorithm:
@@ -138,13 +175,15 @@ def check_training(
     env: AnyEnvironment, algorithms: list[Algorithm], policies: list[Any], seeds: list[int], horizon: int | None
 ) -> Training:
     """What is trained, if it can be; InputError otherwise."""
-    length = _whole("horizon", env.horizon if horizon is None else horizon)
+    length = whole("horizon", env.horizon if horizon is None else horizon)
     if not algorithms or not seeds:
         raise InputError("no algorithm or no seed was given; expected at least one of each.")
     if len(policies) != len(algorithms):
         raise InputError(f"{len(policies)} policies were given for {len(algorithms)} algorithms; expected one for each.")
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise InputError(f"the seeds are {seeds}; expected different numbers of at least 0.")
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds are {str(seeds)[:80]}; expected different ones.")
+    for seed in seeds:
+        whole("seed", seed, 0)
     for policy in policies:
         check_policy(env, policy)
     return Training(env, tuple(_algorithm(a) for a in algorithms), tuple(policies), tuple(seeds), length)
@@ -154,7 +193,7 @@ def check_workers(training: Training, workers: int) -> None:
     """InputError where the rollouts cannot be played on actors."""
     from stormpg.distant import pickled, sendable
 
-    _whole("rollout_workers", workers)
+    whole("rollout_workers", workers)
     sendable(training.env)
     for policy in training.policies:
         pickled("the policy", policy)
@@ -163,13 +202,14 @@ def check_workers(training: Training, workers: int) -> None:
 def check_budget(algorithm: Algorithm, trajectories: int) -> None:
     """InputError where a budget does not hold the first batch."""
     S0 = algorithm.schedule.S0
-    if _whole("trajectories", trajectories) < S0:
+    if whole("trajectories", trajectories) < S0:
         raise InputError(
             f"the budget is {trajectories} trajectories and the first batch takes S0 = {S0}: raise it, or lower S0."
         )
 
 
-def _whole(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is {value!r}; expected a whole number of at least 1.")
-    return value
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least` that 32 bits hold; InputError otherwise."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= LIMIT:
+        raise InputError(f"{name} is {value!r}; expected a whole number from {least} to {LIMIT}.")
+    return int(value)

@@ -2,32 +2,48 @@
 speed and theory.
 """
 
+import signal
 import sys
 
 from stormpg.cli import about, looking, speed, studies, theory, training, tuning
-from stormpg.cli.base import app
+from stormpg.cli.base import Interrupted, app
 from stormpg.compiler import keep_programs
 from stormpg.errors import EnvironmentFailure, InputError, PartsFailed
-from stormpg.terminal import err
+from stormpg.stopping import Terminated, terminate
+from stormpg.terminal import err, out
 
 __all__ = ["about", "looking", "main", "speed", "studies", "theory", "training", "tuning"]
 
 
 def main() -> None:
     """Run the command; a mistake in the input is one line and exit code 2."""
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         keep_programs()
         sys.exit(app(standalone_mode=False) or 0)
     except InputError as error:
         fail(str(error))
     except (EnvironmentFailure, PartsFailed) as error:
-        fail(str(error), code=1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        fail(" ".join((str(error), *getattr(error, "__notes__", ()))), code=1)
+    except Interrupted as interrupted:
+        stopped(interrupted.error)
+    except (KeyboardInterrupt, Terminated) as error:
+        stopped(error)
     except Exception as error:
         if not hasattr(error, "format_message"):  # what the command-line parser raises has it
             raise
         fail(error.format_message())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def stopped(error: BaseException) -> None:
+    """What was done before a signal came, and how to resume it."""
+    result = getattr(error, "result", None)
+    done = "" if result is None else f" at {int(result.states.trajectories.min())} trajectories"
+    notes = getattr(error, "__notes__", ()) or ("Nothing was kept: there was no --out.",) * (result is not None)
+    out.print(f"Stopped{done}. {' '.join(notes)}".strip(), highlight=False, markup=False, soft_wrap=True)
+    sys.exit(128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
 
 
 def fail(message: str, code: int = 2) -> None:

@@ -7,11 +7,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from stormpg.algorithms import ALGORITHMS
 from stormpg.options import POLICY_OPTIONS, algorithm_options
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Variance-reduced policy gradients.", rich_markup_mode=None)
+
+class Interrupted(BaseException):
+    """Ctrl-C on its way through the command-line parser, which would make a bare exit code of it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands, out of which a Ctrl-C comes with all that it says."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted(error) from error
+
+
+app = typer.Typer(
+    cls=Commands, add_completion=False, no_args_is_help=True, help="Variance-reduced policy gradients.", rich_markup_mode=None
+)
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a last line in JSON.")]

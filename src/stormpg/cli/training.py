@@ -1,9 +1,5 @@
 """Training and what goes with it: train, evaluate."""
 
-import contextlib
-import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +14,7 @@ from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.logs import open_logs
 from stormpg.options import Job, from_flag
-from stormpg.result import Progress, Result
+from stormpg.result import Result
 from stormpg.store import ITERATES
 from stormpg.terminal import out, progress_bar, table
 from stormpg.train import train as run_training
@@ -34,6 +30,7 @@ def train_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
     trajectories: Annotated[str | None, flag("trajectories", int, "Budget, large batches included. [4000]")] = None,
+    steps: Annotated[str | None, flag("steps", int, "Budget of environment steps of each seed. [none]")] = None,
     seeds: Annotated[str | None, flag("seeds", int, "How many. [30]")] = None,
     seed: Annotated[str | None, flag("seed", int, "The first one. [0]")] = None,
     horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
@@ -42,7 +39,7 @@ def train_command(
     rollout_workers: Annotated[str | None, flag("rollout_workers", int, "gym: play episodes on so many Ray actors.")] = None,
     config: Config = None,
     folder: Out = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the run in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Resume the run in this folder.")] = None,
     checkpoint_seconds: Seconds = 60.0,
     checkpoint_iterations: Iterations = None,
     log: Logs = None,
@@ -52,7 +49,7 @@ def train_command(
     """Train many seeds at once. Defaults for a pair of the paper are its Tables 2 and 3."""
     flags: dict[str, Any] = {
         **{"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon},
-        **{"async_envs": async_envs, "env_timeout": env_timeout},
+        **{"async_envs": async_envs, "env_timeout": env_timeout, "steps": steps},
         **settings,
     }
     # No part of what is computed, so that a run may be resumed with another number of them.
@@ -60,62 +57,40 @@ def train_command(
     if resume is not None:
         given = [f"--{name.replace('_', '-')}" for name, value in {**flags, "out": folder}.items() if value is not None]
         if given:
-            raise InputError(f"--resume goes on with a run as it was begun: leave out {', '.join(given)}.")
+            raise InputError(f"--resume continues a run as it was started: leave out {', '.join(given)}.")
         arguments = store.Run(resume).arguments()
-        out.print(going_on(arguments["env"]), highlight=False)
+        finished = store.is_whole(resume)
+        out.print(FINISHED if finished else resuming(arguments["env"]), highlight=False)
     else:
         job = Job(flags, config)
         arguments = job.arguments()
     folder = folder if resume is None else resume
     label = f"{arguments['algorithm'][0].name} on {arguments['env'].name}"
-    with open_logs(log or (), folder) as logs, progress_bar(label) as show, stopping() as signals:
-
-        def progress(now: Progress) -> bool:
-            show(now)
-            return not signals
-
+    with open_logs(log or (), folder) as logs, progress_bar(label) as show:
         result = run_training(
             **arguments,
             out=folder,
-            progress=progress,
+            progress=show,
             checkpoint=Interval(checkpoint_seconds, checkpoint_iterations),
             resume=resume is not None,
             logs=logs,
             rollout_workers=workers,
         )
-    if signals and not result.complete:
-        where = f" Go on with: stormpg train --resume {folder}" if folder else " Nothing was kept: there was no --out."
-        out.print(f"Stopped at {int(result.states.trajectories.min())} trajectories.{where}", highlight=False)
-        sys.exit(128 + signals[0])
     show_result(result, folder)
     finish(as_json, store.summary(result))
 
 
-def going_on(env: Any) -> str:
+FINISHED = "This run is finished: there is nothing left to do."
+
+
+def resuming(env: Any) -> str:
     """What resuming an environment means."""
     if isinstance(env, OutsideEnvironment):
         return (
-            "Going on. Every episode begins with a reset to its own seed; what the environment keeps from one episode to the "
+            "Resuming. Every episode begins with a reset to its own seed; what the environment keeps from one episode to the "
             "next besides that is not restored."
         )
-    return "Going on, bit for bit as if it had not stopped."
-
-
-@contextlib.contextmanager
-def stopping() -> Iterator[list[int]]:
-    """The signals that have come: the first SIGINT or SIGTERM lets the chunk end and be saved, the second leaves at once."""
-    came: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        came.append(number)
-        signal.signal(number, signal.SIG_DFL)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return "Resuming, bit for bit as if it had not stopped."
 
 
 def show_result(result: Result, folder: Path | None) -> None:

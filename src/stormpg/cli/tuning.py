@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.algorithms import ALGORITHMS, make_algorithm
-from stormpg.checkpoints import Lock
+from stormpg.checkpoints import owned
 from stormpg.cli.base import Config, Json, Workers, app, finish, flag, with_settings
 from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
@@ -91,7 +91,7 @@ def tune_command(
             check_folder(folder, about)
             studies.close(studies.open_study(url, named, wanted.about(), goal.direction))
         claim_folder(folder, about, [])
-        with Lock(folder):
+        with owned(folder):
             found = studies.open_study(url, named, wanted.about(), goal.direction)
             shop = Workshop(folder, progress, workers=those)
             with contextlib.ExitStack() as end, studies.stored(url):

@@ -95,7 +95,7 @@ def there(given: tuple[int, bool], work: Callable[..., Any], arguments: Sequence
 
 
 def stop(pool: Executor) -> None:
-    """At once where they are processes: what is half done has not got its name yet. Threads end their part."""
+    """At once where they are processes: what is half done has not got its name yet. Threads end their chunk."""
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.terminate()
     pool.shutdown(wait=True, cancel_futures=True)

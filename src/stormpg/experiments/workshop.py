@@ -18,6 +18,7 @@ from stormpg.columns import Columns
 from stormpg.errors import InputError, PartsFailed
 from stormpg.experiments.units import Unit, compute_unit, drop_programs, keep_unit, read_unit
 from stormpg.experiments.workers import GROUP, Here, OnRay, stop
+from stormpg.stopping import Halted, Stop, add_note, listening, whole_study
 
 Report = Callable[[str, int, int], None]  # the name of a part, parts done, parts in all
 ATTEMPTS = 2  # at a part that raises an error
@@ -64,24 +65,29 @@ class Workshop:
         """Some parts of `count`, several at once. `drop`: this process's programs are not needed any more after a group."""
         if parts and not self.train:
             raise InputError(f"{self.root / next(iter(parts))} is missing ({len(parts)} parts in all): run the study again.")
-        names, done, failed = list(parts), count - len(parts), dict[str, Exception]()
-        group = group if self.workers.in_groups else max(len(names), 1)
+        names, done, failed, study = list(parts), count - len(parts), dict[str, Exception](), Stop()
+        threads = self.workers.in_groups  # which see a request to stop; other processes do not
+        group = group if threads else max(len(names), 1)
         for first in range(0, len(names), group):
-            with self.workers.pool(len(names)) as pool:
+            mine = {name: parts[name] for name in names[first : first + group]}
+            with listening(study, at_once=not threads), whole_study(study), self.workers.pool(len(names)) as pool:
                 try:
-                    for name in each(pool, {name: parts[name] for name in names[first : first + group]}, failed):
+                    for name in each(pool, mine, failed):
                         done += 1
                         if self.report:
                             self.report(name, done, count)
                 except BrokenProcessPool:
                     raise InputError(
-                        f"a process that worked on {self.root} died, perhaps for want of memory. What is done is kept: "
+                        f"a process that worked on {self.root} died, perhaps for lack of memory. What is done is kept: "
                         "give the command again."
                     ) from None
-                except BaseException:
+                except BaseException as error:
+                    study.request(None if isinstance(error, Halted) else error)
                     stop(pool)
-                    raise
-            if self.workers.in_groups and drop:
+            if study.error is not None:
+                add_note(study.error, f"Finished parts are kept in {self.root}: give the same command again to resume.")
+                raise study.error
+            if threads and drop:
                 drop_programs()
         if failed:
             why = {name: f"{parts[name].about} {type(e).__name__}: {e}".strip() for name, e in failed.items()}
@@ -99,7 +105,7 @@ def each(pool: Executor, parts: Mapping[str, Part], failed: dict[str, Exception]
             name = waiting[future]
             try:
                 found = future.result()
-            except BrokenProcessPool:
+            except (BrokenProcessPool, Halted):
                 raise
             except Exception as error:
                 if attempts[name] == ATTEMPTS or isinstance(error, InputError):  # which would be the same again
