@@ -16,7 +16,7 @@ from stormpg.checkpoints import Interval, Keeper, fingerprint, last_good, owned
 from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import InputError
 from stormpg.files import as_json
-from stormpg.identity import difference
+from stormpg.identity import describe, difference
 from stormpg.iteration import LIMIT, Budget, State, begin
 from stormpg.logs import Logger
 from stormpg.parallel import cut
@@ -141,23 +141,18 @@ def _shapes(block: tuple[Any, Algorithm, Any]) -> State:
 
 
 def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path) -> None:
-    """InputError that names the difference where a folder holds another run. Older ones do not have all entries."""
-    told = "Resume it as it was started, or give another folder."
-    for name, value in as_json(wanted).items():
-        if name not in ("format", "versions", "device", "identity") and config.get(name) != value:
-            raise InputError(
-                f"{folder} holds a run with {name} = {str(config.get(name))[:80]}; asked for {str(value)[:80]}. {told}"
-            )
+    """InputError that names the difference where a folder holds another run."""
+    no_matter = {"format", "versions", "device"}
     if "identity" not in config:
-        warnings.warn(
-            f"{folder} was written by an older version, which did not keep what the run is computed from.", stacklevel=4
+        warnings.warn(f"{folder} is of an older version, which did not write what a run is computed from.", stacklevel=4)
+        no_matter |= {"identity", "steps"}
+    held, asked = (describe({k: v for k, v in one.items() if k not in no_matter}) for one in (config, as_json(wanted)))
+    if found := difference(held, asked):
+        path, before, now = found
+        raise InputError(
+            f"{folder} holds a run with {path} = {str(before)[:80]}; asked for {str(now)[:80]}. "
+            "Resume it as it was started, or give another folder."
         )
-        return
-    for part, description in as_json(wanted["identity"]).items():
-        if found := difference(config["identity"].get(part, {}), description):
-            path, held, asked = found
-            what = f"{path or part} = {str(held)[:80]}; asked for {str(asked)[:80]}"
-            raise InputError(f"{folder} holds a run of another {part}: {what}. {told}")
 
 
 def _algorithm(thing: Any) -> Algorithm:
