@@ -143,7 +143,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_as_the_whole_run(tmp_path, whole):
-    """SIGKILL three times in a row to each of two runs; benchmarks/kill.py does fifty."""
+    """SIGKILL three times in a row to each of two runs; benchmarks/stop.py does a hundred of all kinds."""
     rng = random.Random(0)
     for number in range(2):
         folder = tmp_path / str(number)
