@@ -1,4 +1,4 @@
-"""Python 3.11, 3.12 and 3.13, each with the lowest versions that pyproject.toml promises and with the newest: a smoke set in each.
+"""Python 3.11, 3.12 and 3.13, with the lowest versions that pyproject.toml promises and with the newest: a smoke set in each.
 
 python -m benchmarks.versions [--write docs/versions.md]        (`make versions`)
 
@@ -48,8 +48,8 @@ again.learn(steps=200)
 """,
     "tune": """
 import sys; from stormpg import cli
-sys.argv = ['stormpg', 'tune', 'cartpole-continuous', '--trials', '4', '--generation', '4', '--seeds', '2', '--fresh-seeds', '2',
-            '--trajectories', '60', '--horizon', '10', '--out', 'tuned']
+sys.argv = ['stormpg', 'tune', 'cartpole-continuous', '--trials', '4', '--generation', '4', '--seeds', '2',
+            '--fresh-seeds', '2', '--trajectories', '60', '--horizon', '10', '--out', 'tuned']
 try: cli.main()
 except SystemExit as end: assert not end.code, end.code
 """,
