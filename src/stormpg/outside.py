@@ -18,7 +18,7 @@ from jax import Array
 
 from stormpg.acting import Actor, actor
 from stormpg.algorithms import Algorithm
-from stormpg.envs.base import Discrete, OutsideEnvironment, VectorEnv
+from stormpg.envs.base import Box, Discrete, OutsideEnvironment, VectorEnv
 from stormpg.errors import EnvironmentFailure
 from stormpg.iteration import Row, State, begin, draws, large_iteration, small_iteration
 from stormpg.records import Tree, traceable
@@ -83,6 +83,7 @@ class Sampler:
         try:
             seen, _ = slots.reset(seed=seeds)
             self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
+            seen = seen if alive.all() else np.where(alive[:, None], seen, 0.0)
             for h in range(self.horizon):
                 action = act(h, seen)
                 observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
@@ -94,6 +95,8 @@ class Sampler:
                 alive &= ~(terminated | truncated)
                 if not alive.any():
                     break
+                if not alive.all():  # a slot may give anything after its end; it stays at its last observation, a finite one
+                    seen = np.where(alive[:, None], seen, observations[:, h])
         except EnvironmentFailure:
             raise
         except Exception as error:
@@ -107,7 +110,10 @@ class Sampler:
         zeros: Any = np.zeros
         return Trajectories(
             zeros((*steps, *self.env.observation_space.shape), np.float32),
-            zeros(steps, np.int32) if isinstance(actions, Discrete) else zeros((*steps, *actions.shape), np.float32),
+            zeros(
+                steps if isinstance(actions, Discrete) else (*steps, *actions.shape),
+                np.float32 if isinstance(actions, Box) else np.int32,
+            ),
             *zeros((3, *steps), np.float32),
         )
 

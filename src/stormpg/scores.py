@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg import fused
-from stormpg.policies import log_probs_of
+from stormpg.families import log_probs_of
 from stormpg.records import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 

@@ -21,7 +21,7 @@ from stormpg.errors import InputError, choose
 from stormpg.files import FORMAT, READABLE, load_tree, save_tree, write_file, write_json
 from stormpg.iteration import State
 from stormpg.iteration import begin as begin_state
-from stormpg.policies import describe_policy, policy_for
+from stormpg.policies import describe_policy, from_description
 from stormpg.records import Tree
 
 ITERATES = ("last", "uniform", "best")
@@ -199,7 +199,7 @@ class Run:
         if None in self.config["policies"] and policy is None:
             raise InputError(f"the run in {folder} has a policy of its user's own, which cannot be rebuilt from the folder.")
         self.policies = [
-            policy_for(self.env, **_policy_settings(about, folder)) if policy is None else policy
+            from_description(self.env, _policy_settings(about, folder)) if policy is None else policy
             for about in self.config["policies"]
         ]
 
@@ -254,7 +254,7 @@ def _policy_settings(about: Mapping[str, Any], folder: Any) -> dict[str, Any]:
     """The settings of a policy as `policy_for` takes them."""
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in about.items()}
     sizes = settings.get("hidden", ())
-    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "normalise": bool}
+    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "scaled": bool, "normalise": bool}
     right = all(k in kinds and isinstance(v, kinds[k]) for k, v in settings.items())
     if not right or not all(isinstance(n, int) and 1 <= n <= 10**6 for n in sizes):
         raise InputError(f"config.json in {folder} describes a policy that no run has: {str(dict(about))[:120]}.")

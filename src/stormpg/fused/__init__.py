@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from stormpg.families import Categorical, Gaussian
 from stormpg.networks import MLP
-from stormpg.policies import Categorical, Gaussian
 from stormpg.records import Tree
 
 MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # what fits into the registers of a program
