@@ -189,11 +189,13 @@ def read_metrics(folder: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 class Run:
     """A run read back from its folder: the environment, the policies and their parameters.
 
-    `env`, `policy`: where they were of the user's own making, and cannot be made again from what is written.
+    `env`, `policy`, `algorithm`: where they were of the user's own making, and cannot be made again from what is written.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None) -> None:
-        self.folder, self.config = Path(folder), read_config(folder)
+    def __init__(
+        self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None
+    ) -> None:
+        self.folder, self.config, self.algorithm = Path(folder), read_config(folder), algorithm
         self.env = _environment(self.config, folder) if env is None else as_environment(env)
         self.seeds, self.horizon = self.config["seeds"], self.config["horizon"]
         if None in self.config["policies"] and policy is None:
@@ -204,6 +206,8 @@ class Run:
         ]
 
     def algorithms(self) -> list[Algorithm]:
+        if self.algorithm is not None:
+            return [self.algorithm] * len(self.config["settings"])
         return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
 
     def arguments(self) -> dict[str, Any]:
