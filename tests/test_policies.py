@@ -195,7 +195,7 @@ def test_second_derivatives_in_every_mode_are_finite_differences(settings, float
         np.testing.assert_allclose(jax.jvp(value, (flat,), (direction,))[1], gradient(flat) @ direction, rtol=1e-10)
         expected = (gradient(flat + 1e-5 * direction) - gradient(flat - 1e-5 * direction)) / 2e-5
         forward_over_reverse = jax.jvp(gradient, (flat,), (direction,))[1]
-        reverse_over_forward = jax.grad(lambda flat: jax.jvp(value, (flat,), (direction,))[1])(flat)
+        reverse_over_forward = jax.grad(lambda flat, value=value: jax.jvp(value, (flat,), (direction,))[1])(flat)
         for found in (forward_over_reverse, reverse_over_forward):
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 

@@ -21,6 +21,7 @@ from stormpg.families import Policy as Policy
 from stormpg.families import log_probs_of as log_probs_of
 from stormpg.networks import MLP, LinearFeatures, Table, network
 from stormpg.normalised import Normalised
+from stormpg.notices import warn_pictures
 from stormpg.records import as_float
 
 WIDEST = 1e5  # a half-width above it says nothing of the actions that are meant: such a bound counts as none
@@ -154,9 +155,17 @@ def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) ->
         raise InputError(f"{env.name} has other observations than the policy {kind} takes: take {usual}.")
     if kind == "softmax-table":
         return softmax_table(observations.n, actions.n)  # type: ignore[union-attr]
-    size = math.prod(observations.shape)  # type: ignore[union-attr]
-    if settings.pop("normalise", False):
-        return Normalised(policy_for(env, kind, **settings), size)
+    assert isinstance(observations, Box), "an observation is one integer or a vector"
+    size, normalise = math.prod(observations.shape), settings.pop("normalise", False)
+    if kind.endswith("-mlp"):
+        warn_pictures(env.name, size, (observations.low, observations.high), normalise)
+    policy = _flat_policy(env, kind, size, settings)
+    return Normalised(policy, size) if normalise else policy
+
+
+def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
+    """A policy of this kind on observations of so many numbers."""
+    actions = env.action_space
     if isinstance(actions, Discrete):
         return categorical_mlp(size, actions.n, **settings)
     if isinstance(actions, MultiDiscrete):

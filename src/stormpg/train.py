@@ -13,6 +13,7 @@ from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.iteration import State, begin
 from stormpg.logs import Logger
+from stormpg.notices import warn_diverged
 from stormpg.parallel import cut
 from stormpg.policies import check_policy, policy_for
 from stormpg.result import Result
@@ -63,8 +64,8 @@ def train(
     if rollout_workers is not None:
         check_workers(training, rollout_workers)
     if out is None:
-        return training.run(trajectories, progress, logs=logs, rollout_workers=rollout_workers)
-    return run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume, logs, rollout_workers)
+        return warn_diverged(training.run(trajectories, progress, logs=logs, rollout_workers=rollout_workers))
+    return warn_diverged(run_in_folder(training, trajectories, Path(out), progress, checkpoint, resume, logs, rollout_workers))
 
 
 def run_in_folder(

@@ -97,7 +97,7 @@ class Training:
             reached = {i: Reached(states, ()) for i, states in enumerate(cut(before.states, len(blocks[0][2])))}
         engine: Outside | Compiled
         if isinstance(self.env, OutsideEnvironment):
-            engine = Outside(self.env, self.horizon, rollout_workers)
+            engine = Outside(self.env, self.horizon, rollout_workers, self.count)
         else:
             engine = Compiled(self.env, self.horizon, len(blocks))
         where = devices()[: len(blocks)] if isinstance(engine, Compiled) else []

@@ -9,7 +9,6 @@ changed in it, and it is never closed. One environment plays its episodes one af
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +21,8 @@ from gymnasium.wrappers import TimeLimit
 from stormpg.envs.base import OWN, OutsideEnvironment
 from stormpg.envs.flattening import flat_actions, flatten, seen_space, taken_space, unflatten
 from stormpg.envs.slots import OneEpisode, Patient, name_of
-from stormpg.errors import InputError, StormpgWarning, nearest
+from stormpg.errors import InputError, nearest
+from stormpg.notices import tell
 
 NO_LIMIT = 1000  # the horizon of an environment that has no time limit
 
@@ -111,11 +111,9 @@ def from_instance(env: gymnasium.Env) -> OutsideEnvironment:
     def open_slots(n: int) -> Any:
         if n > 1 and not told:
             told.append(True)
-            warnings.warn(
+            tell(
                 f"{name_of(env)} is one environment: its episodes are played one after the other; give a function that makes "
-                "one to play several at a time.",
-                StormpgWarning,
-                stacklevel=2,
+                "one to play several at a time."
             )
         return gymnasium.vector.SyncVectorEnv([lambda: one], copy=False)
 
