@@ -103,7 +103,7 @@ def test_four_functions_are_a_policy():
     ("env", "kind", "settings", "message"),
     [
         ("cartpole", "gaussian-mlp", {}, "discrete actions and the policy gaussian-mlp is Gaussian"),
-        ("pendulum", "categorical-mlp", {}, "continuous actions and the policy categorical-mlp is categorical"),
+        ("pendulum", "categorical-mlp", {}, r"continuous actions of shape \[1\] and the policy categorical-mlp is categorical"),
         ("pendulum", "gausian-mlp", {}, "did you mean 'gaussian-mlp'"),
         ("cartpole", None, {"sigma": 1.0}, "has no setting 'sigma'"),
         ("pendulum", None, {"sigma": 0.0}, "sigma is 0.0"),
