@@ -197,6 +197,9 @@ def test_the_scale_of_bounds():
     assert scale_of(3, -1, 1) is None
     assert scale_of(2, -np.inf, np.inf) is None
     assert scale_of(1, -1e5, 1e5) == ((0.0,), (1e5,))
+    for bad in ([[0.0]], [[0.0, 1.0], [1.0, 1.0]], [[0.0], [0.0]], [["x"], [1.0]], 3, [[np.nan], [1.0]]):
+        with pytest.raises(InputError, match="expected true, false, or centres and half-widths of 1 actions"):
+            policy_for(stormpg.make("pendulum"), scaled=bad)
     with pytest.raises(InputError, match="not those of 3 actions"):
         stormpg.gaussian_mlp(2, 3, low=(0, 1), high=(1, 2))
 
@@ -249,7 +252,9 @@ def test_the_pendulums_torque(name, kind, tmp_path):
         env, stormpg.storm_pg(S0=4, B=2), trajectories=8, seeds=1, horizon=10, policy=policy, out=tmp_path / "run"
     )
     assert store.Run(tmp_path / "run").policies[0].scale == policy.scale
-    assert describe_policy(result.policies[0])["scaled"] is True
+    assert describe_policy(result.policies[0])["scaled"] == [[0.0], [2.0]]
+    wider = stormpg.gaussian_mlp(3, 1, low=0, high=6)  # not the environment's own bounds
+    assert from_description(env, describe_policy(wider)).scale == ((3.0,), (3.0,))
     before = {name: value for name, value in describe_policy(policy).items() if name != "scaled"}
     assert from_description(env, before).scale is None  # a folder from before there was a scale
     assert policy_for(env, kind, scaled=False).scale is None

@@ -275,6 +275,26 @@ def test_what_cannot_be_flattened_is_named(space, words):
         as_environment(Odd())
 
 
+def test_a_function_that_makes_nothing_new():
+    """Its slots would play their episodes in one another's environment."""
+    one = changed()
+    with pytest.raises(InputError, match="own:lambda gives the same environment every time: give that itself"):
+        stormpg.train(lambda **_: one, ALGORITHM, **SMALL)
+
+
+def test_a_module_that_registers_an_environment(tmp_path, monkeypatch):
+    """`gym:module:ID`, as in `gym:highway_env:parking-v0`."""
+    (tmp_path / "registers_one.py").write_text(
+        "import gymnasium\n"
+        "entry = 'gymnasium.envs.classic_control:CartPoleEnv'\n"
+        "gymnasium.register('Registered-v0', entry, max_episode_steps=9)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    env = stormpg.make("gym:registers_one:Registered-v0")
+    assert (env.name, env.horizon) == ("gym:registers_one:Registered-v0", 9)
+    assert played(env)[0].mask.sum(axis=1).max() == 9
+
+
 def test_what_makes_no_environment():
     with pytest.raises(InputError, match="own:dict made a dict; expected a function that makes a Gymnasium environment"):
         as_environment(dict)

@@ -3,6 +3,7 @@
 What a policy is, and its families, are in `families`.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -170,11 +171,27 @@ def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, 
         return categorical_mlp(size, actions.n, **settings)
     if isinstance(actions, MultiDiscrete):
         return multi_categorical_mlp(size, actions.sizes, **settings)
-    low, high = action_bounds(env) if settings.pop("scaled", True) else (None, None)
-    action_dim = math.prod(actions.shape)
+    action_dim, scaled = math.prod(actions.shape), settings.pop("scaled", True)
+    low, high = action_bounds(env) if scaled is True else (None, None)
     if kind == "gaussian-linear":
-        return gaussian_linear(with_one, size + 1, action_dim, **settings, low=low, high=high)
-    return gaussian_mlp(size, action_dim, **settings, low=low, high=high)
+        policy = gaussian_linear(with_one, size + 1, action_dim, **settings, low=low, high=high)
+    else:
+        policy = gaussian_mlp(size, action_dim, **settings, low=low, high=high)
+    return policy if isinstance(scaled, bool) else dataclasses.replace(policy, scale=_described_scale(scaled, action_dim))
+
+
+def _described_scale(scale: Any, action_dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """A scale as `describe_policy` gives it."""
+    try:
+        centre, half_width = (tuple(map(float, part)) for part in scale)
+        right = len(centre) == len(half_width) == action_dim and np.isfinite([centre, half_width]).all()
+    except (TypeError, ValueError):
+        right = False
+    if not right or min(half_width) <= 0:
+        raise InputError(
+            f"scaled is {str(scale)[:60]}; expected true, false, or centres and half-widths of {action_dim} actions."
+        )
+    return centre, half_width
 
 
 def usual_kind(env: AnyEnvironment) -> str:
@@ -204,7 +221,7 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
         return None if inner is None else {**inner, "normalise": True}
     if isinstance(policy, Gaussian):
         about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
-        about |= {} if policy.scale is None else {"scaled": True}
+        about |= {} if policy.scale is None else {"scaled": [list(part) for part in policy.scale]}
         if isinstance(policy.mean, MLP):
             return {"kind": "gaussian-mlp", "hidden": list(policy.mean.sizes[1:-1]), **about}
         if isinstance(policy.mean, LinearFeatures) and policy.mean.psi is with_one:

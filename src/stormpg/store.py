@@ -258,7 +258,7 @@ def _policy_settings(about: Mapping[str, Any], folder: Any) -> dict[str, Any]:
     """The settings of a policy as `policy_for` takes them."""
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in about.items()}
     sizes = settings.get("hidden", ())
-    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "scaled": bool, "normalise": bool}
+    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "scaled": tuple, "normalise": bool}
     right = all(k in kinds and isinstance(v, kinds[k]) for k, v in settings.items())
     if not right or not all(isinstance(n, int) and 1 <= n <= 10**6 for n in sizes):
         raise InputError(f"config.json in {folder} describes a policy that no run has: {str(dict(about))[:120]}.")

@@ -15,7 +15,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import TimeLimit
 
 from stormpg.envs.base import OWN, OutsideEnvironment
@@ -74,7 +73,10 @@ def from_factory(
         build = [lambda: OneEpisode(factory())] * n
         if asynchronous or timeout is not None:
             return Patient(build, timeout)
-        return gymnasium.vector.SyncVectorEnv(build, copy=False)
+        slots = gymnasium.vector.SyncVectorEnv(build, copy=False)
+        if len({id(slot.unwrapped) for slot in slots.envs}) < n:
+            raise InputError(f"{name} gives the same environment every time: give that itself, or a function that makes one.")
+        return slots
 
     described = _describe(name, one.observation_space, one.action_space, open_slots, time_limit(one), settings, factory)
     one.close()
@@ -147,7 +149,8 @@ class _Lent:
 
     def __init__(self, vector: Any) -> None:
         self.vector, self.num_envs = vector, vector.num_envs
-        self.by_hand = vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED  # who ended is reset by its user
+        mode = vector.metadata.get("autoreset_mode")
+        self.by_hand = getattr(mode, "name", mode) == "DISABLED"  # its user resets who ended
         self.over = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: list[int | None]) -> Any:
