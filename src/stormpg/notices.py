@@ -51,6 +51,6 @@ class Forecast:
         if self.batches == 2 and whole > LONG:  # the first one has opened the environments, and compiled
             of = f"{self.runs} seeds of {budget}" if self.runs > 1 else f"{budget}"
             tell(
-                f"to play {of} trajectories of {self.name} will take about {whole / 3600:.0f} hours: take fewer seeds or "
+                f"to play {of} trajectories of {self.name} will take about {whole / 3600:.1f} hours: take fewer seeds or "
                 "trajectories, asynchronous environments, or rollout_workers."
             )
