@@ -11,7 +11,7 @@ import gymnasium, stormpg
 agent, env = stormpg.Agent.load("agent"), gymnasium.make("CartPole-v1")
 (observation, _), total, over = env.reset(seed=1), 0.0, False
 while not over:
-    observation, reward, terminated, truncated, _ = env.step(agent.predict(observation))
+    observation, reward, terminated, truncated, _ = env.step(agent.predict(observation, deterministic=True))
     total, over = total + reward, terminated or truncated
 print(f"one episode: {total:.0f} steps upright")
 """

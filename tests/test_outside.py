@@ -12,7 +12,7 @@ from gymnasium import spaces
 import stormpg
 from stormpg import outside
 from stormpg.envs import gym
-from stormpg.errors import EnvironmentFailure, InputError
+from stormpg.errors import EnvironmentFailure, InputError, StormpgWarning
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +130,11 @@ def test_observations_are_flattened_and_actions_clipped_at_the_environment_alone
     np.testing.assert_allclose(batch.observation[:, 0, 4:].sum(axis=-1), 1)
 
 
-@pytest.mark.parametrize("space", [spaces.Discrete(3, start=5), spaces.Box(-1, 1, (2, 2), np.float32)], ids=str)
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(3, start=5), spaces.Box(-1, 1, (2, 2), np.float32), spaces.MultiDiscrete([2, 3], start=[4, 0])],
+    ids=str,
+)
 def test_action_spaces(space):
     made = []
 
@@ -143,8 +147,9 @@ def test_action_spaces(space):
 
 
 def test_what_cannot_be_acted_in_is_said():
-    with pytest.raises(InputError, match="actions in MultiBinary"):
-        gym.adapt(toy(action_space=spaces.MultiBinary(3)))
+    for space in (spaces.Box(0, 9, (2,), np.int32), spaces.Text(3), spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2)))):
+        with pytest.raises(InputError, match=r"actions in .* are not supported"):
+            gym.adapt(toy(action_space=space))
     with pytest.raises(InputError, match="cannot make an environment of int"):
         stormpg.train(3, ALGORITHM)
     with pytest.raises(InputError, match="did you mean 'CartPole-v1'"):
@@ -154,13 +159,17 @@ def test_what_cannot_be_acted_in_is_said():
 def test_environments_vector_environments_and_factories_of_the_users():
     """Each is what it was given as: one environment plays its episodes in turn, and nothing of the user's is closed."""
     by_name = stormpg.train(CARTPOLE, ALGORITHM, **SMALL).columns["return"]
-    np.testing.assert_array_equal(stormpg.train(gymnasium.make("CartPole-v1"), ALGORITHM, **SMALL).columns["return"], by_name)
+    with pytest.warns(StormpgWarning, match="one after the other"):
+        made = stormpg.train(gymnasium.make("CartPole-v1"), ALGORITHM, **SMALL)
+    np.testing.assert_array_equal(made.columns["return"], by_name)
     np.testing.assert_array_equal(
         stormpg.train(lambda **more: gymnasium.make("CartPole-v1", **more), ALGORITHM, **SMALL).columns["return"], by_name
     )
     bare = gymnasium.make("CartPole-v1").unwrapped
     bare.spec = None
-    np.testing.assert_array_equal(stormpg.train(bare, ALGORITHM, **SMALL).columns["return"], by_name)
+    with pytest.warns(StormpgWarning, match="one after the other"):
+        alone = stormpg.train(bare, ALGORITHM, **SMALL)
+    np.testing.assert_array_equal(alone.columns["return"], by_name)
     vector = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
     np.testing.assert_array_equal(stormpg.train(vector, ALGORITHM, **SMALL).columns["return"], by_name)
     vector.reset(seed=1)

@@ -4,7 +4,7 @@ from stormpg import algorithms, estimators, schedules, steps, trackers
 from stormpg.agent import Agent
 from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo
 from stormpg.envs import ENVIRONMENTS, Environment, OutsideEnvironment, make
-from stormpg.errors import EnvironmentFailure, InputError
+from stormpg.errors import EnvironmentFailure, InputError, StormpgWarning
 from stormpg.estimators import gpomdp, gradient, pgt, reinforce
 from stormpg.evaluate import evaluate
 from stormpg.policies import (
@@ -13,6 +13,8 @@ from stormpg.policies import (
     gaussian,
     gaussian_linear,
     gaussian_mlp,
+    multi_categorical,
+    multi_categorical_mlp,
     policy_for,
     softmax_table,
 )

@@ -4,15 +4,16 @@ A built-in policy acts in NumPy alone, which for a few observations is faster th
 one is compiled once for each shape.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from stormpg.families import Categorical, Gaussian, MultiCategorical, table_rows
 from stormpg.networks import MLP, Table
 from stormpg.normalised import Normalised
-from stormpg.policies import Categorical, Gaussian
 from stormpg.records import Opaque, Tree, traceable
 
 Function = Callable[..., np.ndarray]
@@ -32,12 +33,15 @@ def actor(policy: Any, params: Tree) -> Actor:
         scale, inner = numpy_scale(policy, params), actor(policy.policy, params["policy"])
         return Actor(lambda seen, noise: inner.act(scale(seen), noise), lambda seen: inner.mode(scale(seen)))
     if isinstance(policy, Gaussian) and (mean := numpy_network(policy.mean, params["mean"])):
-        sigma = np.asarray(policy.deviation(params))
-        return Actor(lambda seen, noise: mean(seen) + sigma * noise, mean)
+        sigma, placed = np.asarray(policy.deviation(params)), policy.placed
+        return Actor(lambda seen, noise: placed(mean(seen)) + sigma * noise, lambda seen: placed(mean(seen)))
     if isinstance(policy, Categorical) and (logits := numpy_network(policy.logits, params["logits"])):
         return Actor(
             lambda seen, noise: np.argmax(logits(seen) + noise, axis=-1), lambda seen: np.argmax(logits(seen), axis=-1)
         )
+    if isinstance(policy, MultiCategorical) and (together := numpy_network(policy.logits, params["logits"])):
+        chosen = functools.partial(_largest, policy.sizes)
+        return Actor(lambda seen, noise: chosen(together(seen) + noise), lambda seen: chosen(together(seen)))
     wrapped = traceable(policy)
     draw = "act" if hasattr(policy, "noise") and hasattr(policy, "act") else "sample"
     return Actor(
@@ -61,6 +65,10 @@ def numpy_network(network: Any, params: Tree) -> Function | None:
         table = np.asarray(params)
         return lambda seen: table[seen]
     return None
+
+
+def _largest(sizes: tuple[int, ...], logits: np.ndarray) -> np.ndarray:
+    return np.argmax(table_rows(np, logits, sizes), axis=-1)
 
 
 def numpy_scale(policy: Normalised, params: Tree) -> Function:

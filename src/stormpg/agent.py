@@ -1,7 +1,10 @@
 """Agent: one policy on one environment, with the verbs of Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import contextlib
+import dataclasses
 import functools
+import inspect
+import operator
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,42 +16,67 @@ import numpy as np
 
 from stormpg import store
 from stormpg.acting import actor
-from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.envs import OutsideEnvironment, as_environment
-from stormpg.errors import InputError
+from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
+from stormpg.envs import Box, OutsideEnvironment, as_environment
+from stormpg.envs.base import AnyEnvironment, action_bounds
+from stormpg.errors import InputError, choose, nearest
 from stormpg.evaluate import Evaluation, evaluate
 from stormpg.iteration import LIMIT
 from stormpg.logs import Logger, open_logs
-from stormpg.policies import policy_for
+from stormpg.policies import KINDS, policy_for, usual_kind
 from stormpg.records import Tree, traceable
 from stormpg.result import Progress, Result
 from stormpg.stopping import add_note
 from stormpg.train import budget_of, check_training
 from stormpg.training import Training
 
+NOISE = 1024  # actions whose noise `predict` draws at once
+
 
 class Agent:
-    """A policy that learns: `Agent("gym:Hopper-v5").learn(1000).save("hopper")`.
+    """A policy that learns: `Agent("gym:Hopper-v5", eta=0.005).learn(1000).save("hopper")`.
 
     env         a name, an environment, or a Gymnasium environment, vector environment or factory
     algorithm   its name, or what its constructor returns
     seed        of the first parameters and of everything that is sampled
-    policy      `policy_for(env)` by default; `policy_for(env, normalise=True)` normalises observations
+    policy      `policy_for(env)` by default; a policy, or one of the kinds of `policy_for`
     horizon     H; the environment's own by default
+    settings    those of the algorithm, such as eta and B, where it is given by its name; and those of `policy_for`, such as
+                sigma, hidden and normalise, where the policy is not one that is made already
     """
 
     def __init__(
-        self, env: Any, algorithm: Algorithm | str = "storm-pg", seed: int = 0, policy: Any = None, horizon: int | None = None
+        self,
+        env: Any,
+        algorithm: Algorithm | str = "storm-pg",
+        seed: int = 0,
+        policy: Any = None,
+        horizon: int | None = None,
+        **settings: Any,
     ) -> None:
         env = as_environment(env)
-        algorithm = make_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
-        self.training = check_training(env, [algorithm], [policy_for(env) if policy is None else policy], [seed], horizon)
+        seed = _integer("seed", seed, 0)
+        horizon = None if horizon is None else _integer("horizon", horizon, 1)
+        of_algorithm, of_policy = _parted(env, algorithm, policy, settings)
+        algorithm = make_algorithm(algorithm, **of_algorithm) if isinstance(algorithm, str) else algorithm
+        policy = policy_for(env, policy, **of_policy) if policy is None or isinstance(policy, str) else policy
+        self.training = check_training(env, [algorithm], [policy], [seed], horizon)
         self._result: Callable[[], Result] | None = None
-        self.calls = 0
+        self._blocks, self._drawn = 0, np.empty(0)
 
     @property
     def env(self) -> Any:
         return self.training.env
+
+    def set_env(self, env: Any) -> "Agent":
+        """Continue with another environment of the same spaces. The horizon stays as it is."""
+        env = as_environment(env)
+        _same_spaces(self.env, env)
+        self.training = dataclasses.replace(self.training, env=env)
+        if self.result is not None:
+            result = dataclasses.replace(self.result, env=env)
+            self._reach(lambda: result)
+        return self
 
     @property
     def policy(self) -> Any:
@@ -132,10 +160,11 @@ class Agent:
         self._result = functools.cache(result)
         self.__dict__.pop("_actor", None)
 
-    def predict(self, observation: Any, deterministic: bool = True) -> np.ndarray:
-        """The action for one observation, or those for a batch: the policy's mode, or (not deterministic) a sample.
+    def predict(self, observation: Any, deterministic: bool = False) -> np.ndarray:
+        """The action for one observation, or those for a batch: a sample of the policy, as `evaluate` plays it, or its mode.
 
-        It is what the environment takes: within its bounds and of its shape.
+        It is what the environment takes: within its bounds and of its shape. The noise of the samples depends on the agent's
+        seed and on what was predicted since it was made or loaded.
         """
         env = self.env
         flat = env.flatten(observation) if isinstance(env, OutsideEnvironment) else np.asarray(observation)
@@ -151,13 +180,20 @@ class Agent:
     def _actor(self) -> Any:
         return actor(self.policy, self.params)
 
-    def _noise(self, n: int) -> np.ndarray:
-        self.calls += 1
-        key = jax.random.fold_in(jax.random.key(self.training.seeds[0]), 2**30 + self.calls)
-        return np.asarray(_draw(traceable(self.policy), key, n))
+    def _noise(self, n: int) -> Any:
+        """The noise of the next n actions. It is drawn in blocks: a call of JAX for each action costs far more than acting."""
+        if len(self._drawn) < n:
+            self._blocks += 1
+            key = jax.random.fold_in(jax.random.key(self.training.seeds[0]), 2**30 + self._blocks)
+            drawn = _draw(traceable(self.policy), key, NOISE * -(-n // NOISE))
+            keys = jax.dtypes.issubdtype(drawn.dtype, jax.dtypes.prng_key)  # of a policy that has no noise of its own
+            self._drawn = drawn if keys else np.asarray(drawn)
+        noise, self._drawn = self._drawn[:n], self._drawn[n:]
+        return noise
 
     def evaluate(self, episodes: int = 100, deterministic: bool = False, seed: int = 0) -> Evaluation:
-        """Returns and lengths of fresh episodes."""
+        """Returns and lengths of fresh episodes, played as `predict` acts."""
+        episodes, seed = _integer("episodes", episodes, 1), _integer("seed", seed, 0)
         return evaluate(self.env, self.policy, self.params, episodes, seed, deterministic, self.training.horizon)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -181,9 +217,14 @@ class Agent:
         return path
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], env: Any = None, policy: Any = None) -> "Agent":
-        """The agent saved in a folder, or the first seed of a run. `env`, `policy`: where they are of your own making."""
-        run = store.Run(path, env, policy)
+    def load(
+        cls, path: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | str | None = None
+    ) -> "Agent":
+        """The agent saved in a folder, or the first seed of a run.
+
+        `env`, `policy`, `algorithm`: where they were of your own making, and cannot be made again from what is written.
+        """
+        run = store.Run(path, env, policy, make_algorithm(algorithm) if isinstance(algorithm, str) else algorithm)
         agent = cls(run.env, run.algorithms()[0], run.seeds[0], run.policies[0], run.horizon)
         states, table = run.first()
         result = agent.training.result(int(states.trajectories[0]), table, states)
@@ -200,6 +241,56 @@ class Agent:
 @functools.partial(jax.jit, static_argnames=("n",))
 def _draw(policy: Any, key: Any, n: int) -> Any:
     return policy.noise(key, (n,)) if hasattr(policy, "noise") else jax.random.split(key, n)
+
+
+def _parted(
+    env: AnyEnvironment, algorithm: Algorithm | str, policy: Any, settings: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings as those of the algorithm and those of the policy; InputError where one is neither's, or it is too late."""
+    takes = lambda name: inspect.signature(ALGORITHMS[choose("algorithm", name, ALGORITHMS)]).parameters
+    if isinstance(policy, str) and policy not in KINDS:
+        raise InputError(f"policy is {policy!r}; expected one of the kinds of policy_for ({', '.join(KINDS)}), or a policy.")
+    of_algorithm = list(takes(algorithm)) if isinstance(algorithm, str) else []
+    of_policy = KINDS[policy or usual_kind(env)] if policy is None or isinstance(policy, str) else ()
+    for name in settings:
+        if name in of_algorithm and name in of_policy:
+            raise InputError(f"{name} is a setting of the algorithm and of the policy: give it to the constructor of one.")
+        if name in of_algorithm or name in of_policy:
+            continue
+        if not isinstance(algorithm, str) and any(name in takes(known) for known in ALGORITHMS):
+            raise InputError(f"{name} was given beside an algorithm that is made already: give it to its constructor instead.")
+        if not of_policy and any(name in known for known in KINDS.values()):
+            raise InputError(f"{name} was given beside a policy that is made already: give it to policy_for instead.")
+        raise InputError(f"Agent has no setting {name!r}: {nearest(name, [*of_algorithm, *of_policy])}.")
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+    return {k: v for k, v in plain.items() if k in of_algorithm}, {k: v for k, v in plain.items() if k in of_policy}
+
+
+def _same_spaces(old: AnyEnvironment, new: AnyEnvironment) -> None:
+    """InputError where a policy for one environment cannot play the other."""
+    for kind, a, b in (
+        ("observations", old.observation_space, new.observation_space),
+        ("actions", old.action_space, new.action_space),
+    ):
+        shapes = [space.shape if isinstance(space, Box) else space for space in (a, b)]
+        if type(a) is not type(b) or shapes[0] != shapes[1]:
+            raise InputError(f"{new.name} has {kind} in {b}; expected {a}, as {old.name} has.")
+    if isinstance(old.action_space, Box):
+        bounds = [action_bounds(env) for env in (old, new)]
+        if not np.array_equal(bounds[0], bounds[1]):
+            words = [f"{low.tolist()} to {high.tolist()}" for low, high in bounds]
+            raise InputError(f"{new.name} has actions from {words[1]}; expected {words[0]}, as {old.name} has.")
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    """A whole number, NumPy's too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise InputError(f"{name} is {value!r}; expected a whole number of at least {least}.")
+    return number
 
 
 def _clipped(space: Any, actions: np.ndarray) -> np.ndarray:

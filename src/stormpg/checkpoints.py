@@ -11,7 +11,6 @@ import hashlib
 import json
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 from stormpg import files
 from stormpg.errors import InputError
 from stormpg.iteration import LIMIT, Row, State
+from stormpg.notices import tell
 
 KEPT = 2
 PATTERN = "checkpoint-*.safetensors"
@@ -117,7 +117,7 @@ def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> 
             refused.append(str(error))
             continue
         for reason in refused:
-            warnings.warn(f"{reason} {file.name}, written before it, is used.", stacklevel=2)
+            tell(f"{reason} {file.name}, written before it, is used.")
         return found
     if refused:
         raise InputError(

@@ -30,7 +30,7 @@ def sendable(env: AnyEnvironment) -> bytes:
     """An environment as actors are sent it; InputError where it cannot be played on them."""
     if not isinstance(env, OutsideEnvironment):
         raise InputError(f"{env.name} runs inside JAX; rollout_workers is for environments outside it: leave it out.")
-    if env.frames is None:
+    if not env.copies:
         raise InputError(f"{env.name} is one object, and rollout_workers need their own: give a function that makes one.")
     return pickled(env.name, env)
 

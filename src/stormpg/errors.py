@@ -8,6 +8,10 @@ class InputError(ValueError):
     """A mistake in what the user gave. The command prints its one line and exits with code 2."""
 
 
+class StormpgWarning(UserWarning):
+    """Something that is probably not meant, in one line. The command prints it and goes on."""
+
+
 class EnvironmentFailure(RuntimeError):
     """An environment outside JAX broke: what it said, and the seed that repeats it."""
 

@@ -8,10 +8,10 @@ import numpy as np
 from stormpg.envs import OutsideEnvironment
 from stormpg.envs.base import Box
 from stormpg.errors import InputError
+from stormpg.families import NEVER, Categorical, Gaussian, MultiCategorical, table_of
 from stormpg.files import write_file
 from stormpg.networks import MLP
 from stormpg.normalised import Normalised
-from stormpg.policies import Categorical, Gaussian
 from stormpg.records import Tree
 
 OPSET = 17
@@ -38,7 +38,7 @@ class Graph:
 
 
 def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
-    """Write a model from "observation", float32[n, d], to "action": clipped floats, or integers from 0."""
+    """Write a model from "observation", float32[n, d], to "action": clipped floats, or integers from 0; all flat."""
     try:
         import onnx
         import onnx.helper
@@ -52,9 +52,10 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
         graph.then("Div", spread)
         graph.then("Clip", np.float32(-policy.clip), np.float32(policy.clip))
         policy, params = policy.policy, params["policy"]
-    network = policy.mean if isinstance(policy, Gaussian) else policy.logits if isinstance(policy, Categorical) else None
+    choices = isinstance(policy, Categorical | MultiCategorical)
+    network = policy.mean if isinstance(policy, Gaussian) else policy.logits if choices else None
     if not isinstance(network, MLP):
-        raise InputError("only policies on the built-in MLP can be exported; expected a gaussian_mlp or a categorical_mlp.")
+        raise InputError("only policies on the built-in MLP can be exported, such as gaussian_mlp or categorical_mlp.")
     layers = params["mean" if isinstance(policy, Gaussian) else "logits"]
     for number, layer in enumerate(layers):
         graph.then("MatMul", np.asarray(layer["weight"], np.float32))
@@ -63,14 +64,25 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
             graph.then("Tanh")
     if isinstance(policy, Categorical):
         graph.then("ArgMax", axis=-1, keepdims=0)
+    elif isinstance(policy, MultiCategorical):
+        place, real = table_of(policy.sizes)
+        graph.then("Gather", place.reshape(-1), axis=1)
+        graph.then("Add", np.where(real, 0, NEVER).reshape(-1).astype(np.float32))
+        graph.then("Reshape", np.asarray((-1, *place.shape)))
+        graph.then("ArgMax", axis=-1, keepdims=0)
     else:
+        if policy.scale is not None:
+            centre, half_width = (np.asarray(part, np.float32) for part in policy.scale)
+            graph.then("Mul", half_width)
+            graph.then("Add", centre)
         bounds = env if isinstance(env, OutsideEnvironment) else env.action_space
         graph.then("Max", np.asarray(bounds.low, np.float32))
         graph.then("Min", np.asarray(bounds.high, np.float32))
     whole = not isinstance(env.action_space, Box)
     describe, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     seen = describe("observation", kind.FLOAT, ["n", network.sizes[0]])
-    done = describe(graph.value, kind.INT64 if whole else kind.FLOAT, ["n"] if whole else ["n", network.sizes[-1]])
+    shape = ["n"] if isinstance(policy, Categorical) else ["n", *env.action_space.shape]
+    done = describe(graph.value, kind.INT64 if whole else kind.FLOAT, shape)
     inner = onnx.helper.make_graph(graph.nodes, "policy", [seen], [done], graph.constants)
     model = onnx.helper.make_model(inner, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=8)
     onnx.checker.check_model(model)

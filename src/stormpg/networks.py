@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
 
 from stormpg.errors import InputError
 from stormpg.records import Tree, own_method
@@ -71,34 +72,35 @@ class MLP:
         return dataclasses.replace(self, stepwise=self.sizes[0] <= FEW_INPUTS)
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def few_inputs(rows: Array, weight: Array, bias: Array) -> Array:
     """rows @ weight + bias for rows of a few numbers.
 
     On CPUs multiply-adds share one loop with the tanh that follows, where a product with so short an inner side is slow;
     backwards the long side is the inner one, and a product of matrices is the fast way.
     """
-    return _multiply_adds(rows, weight, bias)
-
-
-def _multiply_adds(rows: Array, weight: Array, bias: Array) -> Array:
     total = bias
     for column, weights in zip(rows.T, weight, strict=True):
         total = total + column[:, None] * weights
     return total
 
 
-def _few_inputs_forward(rows: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _multiply_adds(rows, weight, bias), (rows, weight)
+def _few_inputs_tangent(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """The tangent is a product of matrices, so that its transpose, which is the reverse mode, is one too."""
+    (rows, weight, bias), (d_rows, d_weight, d_bias) = primals, tangents
+    given = lambda tangent: not isinstance(tangent, SymbolicZero)
+    full = lambda tangent: tangent if given(tangent) else jnp.zeros(tangent.shape, tangent.dtype)
+    value = few_inputs(rows, weight, bias)
+    total = jnp.zeros_like(value)
+    if given(d_weight) or given(d_bias):  # one product for both: reversed, it sums over the rows once
+        ones = jnp.concatenate((rows.T, jnp.ones((1, len(rows)), rows.dtype)))
+        total = jnp.einsum("kn,km->nm", ones, jnp.concatenate((full(d_weight), full(d_bias)[None])))
+    if given(d_rows):
+        total = total + d_rows @ weight
+    return value, total
 
 
-def _few_inputs_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, Array, Array]:
-    rows, weight = kept
-    both = jnp.concatenate((rows.T, jnp.ones((1, len(rows)), rows.dtype))) @ slope  # of the weights, and of the bias
-    return slope @ weight.T, both[:-1], both[-1]
-
-
-few_inputs.defvjp(_few_inputs_forward, _few_inputs_backward)
+few_inputs.defjvp(_few_inputs_tangent, symbolic_zeros=True)
 
 
 @dataclasses.dataclass(frozen=True)

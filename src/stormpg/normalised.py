@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.policies import log_probs_of
+from stormpg.families import log_probs_of
 from stormpg.records import Tree, in_steps, record, static
 from stormpg.trajectories import Trajectories
 

@@ -7,6 +7,7 @@ a rollout inside JAX: the seed of its reset and the noise of its actions are dra
 
 import contextlib
 import functools
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +19,10 @@ from jax import Array
 
 from stormpg.acting import Actor, actor
 from stormpg.algorithms import Algorithm
-from stormpg.envs.base import Discrete, OutsideEnvironment, VectorEnv
+from stormpg.envs.base import Box, Discrete, OutsideEnvironment, VectorEnv
 from stormpg.errors import EnvironmentFailure
 from stormpg.iteration import Budget, Row, State, begin, draws, large_iteration, small_iteration
+from stormpg.notices import Forecast
 from stormpg.records import Tree, traceable
 from stormpg.scores import log_probs_in_blocks
 from stormpg.stopping import Halted, Stop
@@ -85,6 +87,7 @@ class Sampler:
         try:
             seen, _ = slots.reset(seed=seeds)
             self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
+            seen = seen if alive.all() else np.where(alive[:, None], seen, 0.0)
             for h in range(self.horizon):
                 if self.stop:
                     raise Halted("the batch was given up")
@@ -98,6 +101,8 @@ class Sampler:
                 alive &= ~(terminated | truncated)
                 if not alive.any():
                     break
+                if not alive.all():  # a slot may give anything after its end; it stays at its last observation, a finite one
+                    seen = np.where(alive[:, None], seen, observations[:, h])
         except (EnvironmentFailure, Halted):
             raise
         except Exception as error:
@@ -111,7 +116,10 @@ class Sampler:
         zeros: Any = np.zeros
         return Trajectories(
             zeros((*steps, *self.env.observation_space.shape), np.float32),
-            zeros(steps, np.int32) if isinstance(actions, Discrete) else zeros((*steps, *actions.shape), np.float32),
+            zeros(
+                steps if isinstance(actions, Discrete) else (*steps, *actions.shape),
+                np.float32 if isinstance(actions, Box) else np.int32,
+            ),
             *zeros((3, *steps), np.float32),
         )
 
@@ -173,13 +181,15 @@ large_each, small_each, drawn_each = (_each_run(f, 0, 0, 0, 0, None) for f in (_
 class Outside:
     """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk.
 
-    `workers`: on so many Ray actors; None: in this process.
+    `workers`: on so many Ray actors; None: in this process. `runs`: how many there are, to tell how long all will take.
     """
 
     goes_ahead = False
 
-    def __init__(self, env: OutsideEnvironment, horizon: int, workers: int | None = None, stop: Stop | None = None) -> None:
-        self.sampler = Sampler(env, horizon)
+    def __init__(
+        self, env: OutsideEnvironment, horizon: int, workers: int | None = None, runs: int = 1, stop: Stop | None = None
+    ) -> None:
+        self.sampler, self.forecast = Sampler(env, horizon), Forecast(env.name, runs)
         if workers is not None:
             from stormpg.distant import Distant
 
@@ -190,7 +200,8 @@ class Outside:
         states = begin_each(policy, algorithm, seeds)
         if algorithm.schedule.m is not None:
             return states, None
-        states, row, _ = large_each(policy, algorithm, states, self.batch(policy, states, algorithm.schedule.S0), budget)
+        batch = self.batch(policy, states, algorithm.schedule.S0, budget)
+        states, row, _ = large_each(policy, algorithm, states, batch, budget)
         return states, jax.tree.map(lambda x: x[None], row)
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> tuple[int, State, Row]:
@@ -198,7 +209,7 @@ class Outside:
         schedule, rows = algorithm.schedule, []
         whole = None
         if schedule.m is not None:
-            states, row, whole = large_each(policy, algorithm, states, self.batch(policy, states, schedule.S0), budget)
+            states, row, whole = large_each(policy, algorithm, states, self.batch(policy, states, schedule.S0, budget), budget)
             rows.append(row)
         for _ in range(1 if schedule.m is None else schedule.m):
             states, row = self.small(policy, algorithm, states, whole, budget)
@@ -215,13 +226,16 @@ class Outside:
         if not bool(live.any()):  # nothing is sampled that nobody counts
             batch = jax.tree.map(lambda x: x[None], self.sampler.blank(schedule.B))
         else:
-            batch = self.batch(policy, states, schedule.B)
+            batch = self.batch(policy, states, schedule.B, budget)
         return small_each(policy, algorithm, states, batch, budget)
 
-    def batch(self, policy: Any, states: State, n: int) -> Trajectories:
+    def batch(self, policy: Any, states: State, n: int, budget: Budget) -> Trajectories:
         """n trajectories of the one run, with its axis in front."""
+        began = time.perf_counter()
         first = lambda tree: jax.tree.map(lambda x: x[0], tree)
         sampled = self.sampler.sample(first(policy), first(states.params), draws_each(states).rollout[0], n)
+        share = max(n / int(budget.trajectories), float(np.sum(sampled.mask)) / int(budget.steps))
+        self.forecast.count(share, time.perf_counter() - began)
         return jax.tree.map(lambda x: x[None], sampled)
 
     def close(self) -> None:

@@ -168,7 +168,8 @@ class Outside:
             raise InputError(f"{env.name} cannot be drawn: give a name, or a function that makes it with a render_mode.")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it greets on standard output otherwise
         self.env, acting = env, actor(policy, params)
-        self.act = (lambda seen, noise: acting.mode(seen)) if deterministic else acting.act
+        # The noise is JAX's, and an environment takes NumPy's arrays alone.
+        self.act = lambda seen, noise: acting.mode(seen) if deterministic else np.asarray(acting.act(seen, noise))
         try:
             self.game = env.frames(render_mode="rgb_array")
         except TypeError as error:

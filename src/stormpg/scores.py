@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg import fused
-from stormpg.policies import log_probs_of
+from stormpg.families import log_probs_of
 from stormpg.records import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
@@ -20,7 +20,7 @@ SHORT = 100  # up to this horizon the plain way is faster: nothing is computed t
 
 
 def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
-    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps: the plain way, which can be differentiated (backwards first)."""
+    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps: the plain way, which can be differentiated in either mode."""
     n, horizon = trajectories.mask.shape
     # Step by step, as a rollout records them: in the order of the trajectories they would have to be copied.
     rows = [

@@ -23,7 +23,7 @@ from stormpg.files import FORMAT, READABLE, fill, load_tree, read_tensors, save_
 from stormpg.identity import identity, name_of
 from stormpg.iteration import State
 from stormpg.iteration import begin as begin_state
-from stormpg.policies import describe_policy, policy_for
+from stormpg.policies import describe_policy, from_description
 from stormpg.records import Tree
 
 FUNCTION = "function"  # the key under which a setting that is a function has its name
@@ -200,22 +200,26 @@ def read_metrics(folder: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 class Run:
     """A run read back from its folder: the environment, the policies and their parameters.
 
-    `env`, `policy`: where they were of the user's own making, and cannot be made again from what is written.
+    `env`, `policy`, `algorithm`: where they were of the user's own making, and cannot be made again from what is written.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None) -> None:
-        self.folder, self.config = Path(folder), read_config(folder)
+    def __init__(
+        self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None
+    ) -> None:
+        self.folder, self.config, self.algorithm = Path(folder), read_config(folder), algorithm
         self.env = _environment(self.config, folder) if env is None else as_environment(env)
         self.seeds, self.horizon = self.config["seeds"], self.config["horizon"]
         if None in self.config["policies"] and policy is None:
             raise InputError(f"the run in {folder} has a policy of its user's own, which cannot be rebuilt from the folder.")
         self.policies = [
-            policy_for(self.env, **_policy_settings(about, folder)) if policy is None else policy
+            from_description(self.env, _policy_settings(about, folder)) if policy is None else policy
             for about in self.config["policies"]
         ]
 
     def algorithms(self) -> list[Algorithm]:
         """As the folder names them; InputError where one was made with a function of the user's."""
+        if self.algorithm is not None:
+            return [self.algorithm] * len(self.config["settings"])
         for settings in self.config["settings"]:
             for name, value in settings.items():
                 if isinstance(value, Mapping):
@@ -283,7 +287,7 @@ def _policy_settings(about: Mapping[str, Any], folder: Any) -> dict[str, Any]:
     """The settings of a policy as `policy_for` takes them."""
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in about.items()}
     sizes = settings.get("hidden", ())
-    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "normalise": bool}
+    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "scaled": tuple, "normalise": bool}
     right = all(k in kinds and isinstance(v, kinds[k]) for k, v in settings.items())
     if not right or not all(isinstance(n, int) and 1 <= n <= 10**6 for n in sizes):
         raise InputError(f"config.json in {folder} describes a policy that no run has: {str(dict(about))[:120]}.")

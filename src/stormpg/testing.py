@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.algorithms import Algorithm
-from stormpg.envs import Box, Discrete, Environment, make
+from stormpg.envs import Box, Discrete, Environment, MultiDiscrete, make
 from stormpg.estimators import Estimator, estimate, gradient
 from stormpg.policies import check_policy as check_actions
 from stormpg.policies import policy_for
@@ -114,6 +114,8 @@ def check_algorithm(algorithm: Algorithm, env: Environment | None = None) -> Non
 def _some_action(env: Environment, key: Any) -> Any:
     if isinstance(env.action_space, Discrete):
         return jax.random.randint(key, (), 0, env.action_space.n)
+    if isinstance(env.action_space, MultiDiscrete):
+        return jax.random.randint(key, env.action_space.shape, 0, jnp.asarray(env.action_space.sizes))
     return jax.random.uniform(key, env.action_space.shape, minval=-1.0, maxval=1.0)
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shlex
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from stormpg.files import as_json
 from stormpg.identity import describe, difference
 from stormpg.iteration import LIMIT, Budget, State, begin
 from stormpg.logs import Logger
+from stormpg.notices import tell, warn_diverged
 from stormpg.parallel import cut
 from stormpg.policies import check_policy, policy_for
 from stormpg.result import Result
@@ -78,8 +78,10 @@ def train(
     if rollout_workers is not None:
         check_workers(training, rollout_workers)
     if out is None:
-        return training.run(budget.trajectories, progress, logs=logs, rollout_workers=rollout_workers, steps=steps)
-    return run_in_folder(training, budget, Path(out), progress, checkpoint, resume, logs, rollout_workers)
+        done = training.run(budget.trajectories, progress, logs=logs, rollout_workers=rollout_workers, steps=steps)
+    else:
+        done = run_in_folder(training, budget, Path(out), progress, checkpoint, resume, logs, rollout_workers)
+    return warn_diverged(done)
 
 
 def budget_of(trajectories: int | None, steps: int | None) -> Budget:
@@ -144,7 +146,7 @@ def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path
     """InputError that names the difference where a folder holds another run."""
     no_matter = {"format", "versions", "device"}
     if "identity" not in config:
-        warnings.warn(f"{folder} is of an older version, which did not write what a run is computed from.", stacklevel=4)
+        tell(f"{folder} is of an older version, which did not write what a run is computed from: nothing is compared.")
         no_matter |= {"identity", "steps"}
     held, asked = (describe({k: v for k, v in one.items() if k not in no_matter}) for one in (config, as_json(wanted)))
     if found := difference(held, asked):

@@ -105,7 +105,7 @@ class Training:
             reached = {i: Reached(states, ()) for i, states in ends if int(states.iteration.max()) > 0}
         engine: Outside | Compiled
         if isinstance(self.env, OutsideEnvironment):
-            engine = Outside(self.env, self.horizon, rollout_workers, stop)
+            engine = Outside(self.env, self.horizon, rollout_workers, self.count, stop)
         else:
             engine = Compiled(self.env, self.horizon, len(blocks))
         where = devices()[: len(blocks)] if isinstance(engine, Compiled) else []

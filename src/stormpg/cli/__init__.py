@@ -4,11 +4,13 @@ speed and theory.
 
 import signal
 import sys
+import warnings
+from typing import Any
 
 from stormpg.cli import about, looking, speed, studies, theory, training, tuning
 from stormpg.cli.base import Interrupted, app
 from stormpg.compiler import keep_programs
-from stormpg.errors import EnvironmentFailure, InputError, PartsFailed
+from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning
 from stormpg.stopping import Terminated, terminate
 from stormpg.terminal import err, out
 
@@ -19,6 +21,7 @@ def main() -> None:
     """Run the command; a mistake in the input is one line and exit code 2."""
     before = signal.signal(signal.SIGTERM, terminate)
     try:
+        warnings.showwarning = show_warning
         keep_programs()
         sys.exit(app(standalone_mode=False) or 0)
     except InputError as error:
@@ -46,6 +49,20 @@ def stopped(error: BaseException) -> None:
     sys.exit(128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
 
 
+def show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+) -> None:
+    """The library's own warnings in one line, without the line of code that they come from."""
+    if issubclass(category, StormpgWarning):
+        say(f"warning: {message}")
+    else:
+        err.print(warnings.formatwarning(message, category, filename, lineno, line), markup=False, highlight=False, end="")
+
+
 def fail(message: str, code: int = 2) -> None:
-    err.print(f"stormpg: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)
+    say(message)
     sys.exit(code)
+
+
+def say(message: str) -> None:
+    err.print(f"stormpg: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)

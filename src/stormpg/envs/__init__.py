@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from stormpg.envs import (
     rllab_cartpole,
     rllab_mountain_car,
 )
-from stormpg.envs.base import AnyEnvironment, Box, Discrete, Environment, OutsideEnvironment
+from stormpg.envs.base import OWN, AnyEnvironment, Box, Discrete, Environment, MultiDiscrete, OutsideEnvironment
 from stormpg.errors import InputError, choose, nearest
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
@@ -44,14 +45,26 @@ def make(name: str, **settings: Any) -> Any:
     """The `Environment` of this name, or `OutsideEnvironment`: `make("cartpole-continuous")`,
     `make("lqr", state_dim=5)`, `make("gym:Hopper-v5")`."""
     prefix, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if prefix == OWN:
+        raise InputError(f"{name[:80]} was given as an object, a class or a function, and no name makes it again: give env=.")
     if colon:
         return adapter(prefix).make(rest, **settings)
+    if isinstance(name, str) and name not in ENVIRONMENTS and is_gymnasium(name):
+        raise InputError(f"unknown environment {name!r}: it is one of Gymnasium's, whose name here is 'gym:{name}'.")
     constructor = ENVIRONMENTS[choose("environment", name, ENVIRONMENTS)]
     known = inspect.signature(constructor).parameters
     for setting in settings:
         if setting not in known:
             raise InputError(f"{name} has no setting {setting!r}: {nearest(setting, known) if known else 'it has none'}.")
     return dataclasses.replace(constructor(**settings), settings=settings)
+
+
+def is_gymnasium(name: str) -> bool:
+    """Whether Gymnasium has an environment of this name; it looks like one's where Gymnasium is not installed."""
+    try:
+        return name in importlib.import_module("gymnasium").registry
+    except ImportError:
+        return re.fullmatch(r"[\w/-]+-v\d+", name) is not None
 
 
 def adapter(prefix: str) -> Any:
@@ -78,6 +91,7 @@ __all__ = [
     "Box",
     "Discrete",
     "Environment",
+    "MultiDiscrete",
     "OutsideEnvironment",
     "as_environment",
     "make",

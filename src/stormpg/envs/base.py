@@ -27,11 +27,12 @@ from stormpg.errors import InputError
 
 
 class Box(NamedTuple):
-    """Vectors of floats. The bounds are what the environment clips to; an observation may have none."""
+    """Vectors of floats. The bounds are what the environment clips to, one for all numbers or one for each; an observation
+    may have none."""
 
     shape: tuple[int, ...]
-    low: float = -float("inf")
-    high: float = float("inf")
+    low: float | tuple[float, ...] = -float("inf")
+    high: float | tuple[float, ...] = float("inf")
 
 
 class Discrete(NamedTuple):
@@ -40,7 +41,17 @@ class Discrete(NamedTuple):
     n: int
 
 
-Space = Box | Discrete
+class MultiDiscrete(NamedTuple):
+    """Vectors of integers, the i-th in 0..sizes[i]-1."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.sizes),)
+
+
+Space = Box | Discrete | MultiDiscrete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +69,9 @@ class Environment:
     batches: Callable[..., Any] | None = None
 
 
-VectorEnv = Any  # gymnasium.vector.VectorEnv, of flat Box observations and of flat Box or Discrete actions
+OWN = "own"  # the prefix of the name of what a user gave as an object, a class or a function: no name makes it again
+
+VectorEnv = Any  # gymnasium.vector.VectorEnv, of flat Box observations and of flat Box, Discrete or MultiDiscrete actions
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,7 +81,7 @@ class OutsideEnvironment:
     name: str
     open_slots: Callable[[int], VectorEnv]  # n environments side by side, or as many as there are
     observation_space: Box
-    action_space: Box | Discrete
+    action_space: Space
     low: np.ndarray | None  # bounds of each action dimension: actions are clipped here, and nowhere else
     high: np.ndarray | None
     flatten: Callable[[Any], np.ndarray]  # an observation as the environment gives it, or a batch, as a policy takes it
@@ -76,9 +89,18 @@ class OutsideEnvironment:
     horizon: int
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `make` was given
     frames: Callable[..., Any] | None = None  # opens one environment that draws itself
+    copies: bool = True  # whether slots are environments of their own; False: all that there is was given by the user
 
 
 AnyEnvironment = Environment | OutsideEnvironment
+
+
+def action_bounds(env: AnyEnvironment) -> tuple[np.ndarray, np.ndarray]:
+    """What each dimension of a continuous action is clipped to, from below and from above."""
+    space: Any = env.action_space
+    low, high = (env.low, env.high) if isinstance(env, OutsideEnvironment) else (space.low, space.high)
+    size = (math.prod(space.shape),)
+    return np.broadcast_to(np.asarray(low, float), size), np.broadcast_to(np.asarray(high, float), size)
 
 
 def as_key(name: str, settings: Mapping[str, Any]) -> str:

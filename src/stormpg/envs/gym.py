@@ -1,100 +1,47 @@
 """`gym:ID`, and any Gymnasium environment, vector environment or factory of the user's.
 
-Observations are flattened (Dict, Tuple, Discrete and Box of any shape become a vector), Box actions too; actions are clipped
-to the bounds of each dimension on their way into the environment. Time limits are the environment's own, unless a horizon
-is given; an episode that is truncated ends as one that terminates does, because these estimators look no further.
+Observations and actions are flattened (`flattening`); actions are clipped to the bounds of each dimension on their way into
+the environment. Time limits are the environment's own, unless a horizon is given; an episode that is truncated ends as one
+that terminates does, because these estimators look no further.
+
+An object that is given is used as it is: nothing is made anew from its name, or copied, because neither has what was
+changed in it, and it is never closed. One environment plays its episodes one after the other.
 """
 
 import functools
-import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
-from stormpg.envs.base import Box, Discrete, OutsideEnvironment
-from stormpg.errors import EnvironmentFailure, InputError, nearest
+from stormpg.envs.base import OWN, OutsideEnvironment
+from stormpg.envs.flattening import flat_actions, flatten, seen_space, taken_space, unflatten
+from stormpg.envs.slots import OneEpisode, Patient, name_of
+from stormpg.errors import InputError, nearest
+from stormpg.notices import tell
 
 NO_LIMIT = 1000  # the horizon of an environment that has no time limit
 
 
-class OneEpisode(gymnasium.Wrapper):
-    """An environment as a slot sees it: flat, one episode for each seed, idle after its end.
-
-    A reset without a seed, as vector environments give after an episode, lets it wait. What goes wrong is told with the seed
-    that repeats it.
-    """
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        self.observation_space = flat_observations(env.observation_space)
-        self.action_space = flat_actions(env.action_space)
-        self.seed: int | None = None
-        self.idle, self.steps = True, 0
-        self.seen = np.zeros(self.observation_space.shape, np.float32)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        self.idle = seed is None
-        if seed is not None:
-            self.seed, self.steps = seed, 0
-            self.seen = self._flat(self._guard(self.env.reset, seed=seed, options=options)[0])
-        return self.seen, {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        if self.idle:
-            return self.seen, 0.0, True, False, {}
-        self.steps += 1
-        observation, reward, terminated, truncated, _ = self._guard(self.env.step, self._shaped(action))
-        self.seen, self.idle = self._flat(observation), bool(terminated or truncated)
-        return self.seen, float(reward), bool(terminated), bool(truncated), {}
-
-    def _shaped(self, action: Any) -> Any:
-        space = self.env.action_space
-        if isinstance(space, spaces.Discrete):
-            return int(action) + int(space.start)
-        return np.asarray(action, space.dtype).reshape(space.shape)
-
-    def _flat(self, observation: Any) -> np.ndarray:
-        flat = self._guard(spaces.flatten, self.env.observation_space, observation)
-        if flat.shape != self.seen.shape:
-            self._fail(f"gave an observation of {flat.size} numbers; expected {self.seen.size}")
-        return flat.astype(np.float32, copy=False)
-
-    def _guard(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        try:
-            return call(*arguments, **named)
-        except Exception as error:
-            self._fail(f"raised {type(error).__name__}: {error}")
-
-    def _fail(self, what: str) -> None:
-        name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
-        raise EnvironmentFailure(f"{name} {what}, at step {self.steps} of the episode with seed {self.seed}.")
-
-
-def flat_observations(space: spaces.Space) -> spaces.Box:
-    try:
-        flat = spaces.flatten_space(space)
-    except NotImplementedError:
-        flat = None
-    if not isinstance(flat, spaces.Box):
-        raise InputError(f"observations in {space} cannot be flattened; expected a Box, Discrete, Dict or Tuple space.")
-    return spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
-
-
-def flat_actions(space: spaces.Space) -> spaces.Box | spaces.Discrete:
-    if isinstance(space, spaces.Discrete):
-        return spaces.Discrete(int(space.n))
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = (bound.reshape(-1).astype(np.float32) for bound in (space.low, space.high))
-        return spaces.Box(low, high, dtype=np.float32)
-    raise InputError(f"actions in {space} are not supported; expected a Box of floats or a Discrete space.")
+def time_limit(env: gymnasium.Env) -> int:
+    """The steps after which it ends an episode; what it is registered with where it has no wrapper that does so."""
+    limits = []
+    while isinstance(env, gymnasium.Wrapper):
+        limits += [env._max_episode_steps] if isinstance(env, TimeLimit) else []
+        env = env.env
+    registered = env.spec.max_episode_steps if env.spec is not None else None
+    return min(limits, default=registered or NO_LIMIT)
 
 
 def make(name: str, asynchronous: bool = False, timeout: float | None = None, **settings: Any) -> OutsideEnvironment:
-    """`make("gym:Hopper-v5")`. `asynchronous`: one process for each slot. `timeout`: seconds that a step may take, which
-    needs processes. Other settings go to `gymnasium.make`."""
+    """`make("gym:Hopper-v5")`; or `make("gym:module:ID")`, where it is the import of a module that registers it.
+
+    `asynchronous`: one process for each slot. `timeout`: seconds that a step may take, which needs processes. Other settings
+    go to `gymnasium.make`.
+    """
     if name not in gymnasium.registry and ":" not in name:
         raise InputError(f"Gymnasium has no environment {name!r}: {nearest(name, gymnasium.registry)[:300]}.")
     given = {"asynchronous": asynchronous, "timeout": timeout, **settings}
@@ -104,7 +51,7 @@ def make(name: str, asynchronous: bool = False, timeout: float | None = None, **
             return gymnasium.make(name, **{**settings, **more})
         except gymnasium.error.DependencyNotInstalled as error:
             raise InputError(f"{name} needs a package that is not installed: {error}.") from None
-        except (gymnasium.error.Error, TypeError, ValueError) as error:
+        except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
             raise InputError(f"gymnasium.make({name!r}) failed: {error}.") from None
 
     return from_factory(f"gym:{name}", factory, asynchronous, timeout, {k: v for k, v in given.items() if v})
@@ -118,88 +65,83 @@ def from_factory(
     settings: Mapping[str, Any] | None = None,
 ) -> OutsideEnvironment:
     """An environment from a function that makes one, `factory(render_mode=...)`."""
-    one = OneEpisode(factory())
-    limit = one.spec.max_episode_steps if one.spec else None
+    one = factory()
+    if not isinstance(one, gymnasium.Env):
+        raise InputError(f"{name} made a {type(one).__name__}; expected a function that makes a Gymnasium environment.")
 
     def open_slots(n: int) -> Any:
         build = [lambda: OneEpisode(factory())] * n
         if asynchronous or timeout is not None:
             return Patient(build, timeout)
-        return gymnasium.vector.SyncVectorEnv(build, copy=False)
+        slots = gymnasium.vector.SyncVectorEnv(build, copy=False)
+        if len({id(slot.unwrapped) for slot in slots.envs}) < n:
+            raise InputError(f"{name} gives the same environment every time: give that itself, or a function that makes one.")
+        return slots
 
-    inner = one.env
-    described = _describe(name, inner.observation_space, inner.action_space, open_slots, limit or NO_LIMIT, settings, factory)
+    described = _describe(name, one.observation_space, one.action_space, open_slots, time_limit(one), settings, factory)
     one.close()
     return described
-
-
-class Patient(gymnasium.vector.AsyncVectorEnv):
-    """One process for each environment; a step or reset that takes longer than `seconds` is a failure."""
-
-    def __init__(self, build: Sequence[Callable[[], gymnasium.Env]], seconds: float | None) -> None:
-        # Not a fork of this process, whose JAX has threads; the server that is forked instead has imported all there is.
-        multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
-        super().__init__(build, shared_memory=True, context="forkserver")
-        self.seconds = seconds
-
-    def reset_wait(self, timeout: float | None = None) -> Any:
-        return self._patiently(super().reset_wait)
-
-    def step_wait(self, timeout: float | None = None) -> Any:
-        return self._patiently(super().step_wait)
-
-    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Whatever state they are in, hanging or gone."""
-        for process in self.processes:
-            process.kill()
-            process.join()
-        for pipe in self.parent_pipes:
-            pipe.close()
-
-    def _patiently(self, wait: Callable[..., Any]) -> Any:
-        try:
-            return wait(timeout=self.seconds)
-        except multiprocessing.TimeoutError:
-            raise EnvironmentFailure(f"an environment took longer than {self.seconds} seconds for a step.") from None
-        except (EOFError, ConnectionError) as error:
-            codes = [p.exitcode for p in self.processes if not p.is_alive()]
-            raise EnvironmentFailure(f"the process of an environment died (exit codes {codes}).") from error
 
 
 def adapt(thing: Any) -> OutsideEnvironment:
     """What a user may pass in: a Gymnasium environment, a vector environment, or a function that makes an environment."""
     # A function is called with render_mode="rgb_array" when it is to be drawn, and with nothing otherwise.
     if isinstance(thing, gymnasium.vector.VectorEnv):
-        return _from_vector(thing)
+        return from_vector(thing)
     if isinstance(thing, gymnasium.Env):
-        if thing.spec is not None:
-            spec = thing.spec
-            return from_factory(f"gym:{spec.id}", lambda **more: gymnasium.make(spec, **more))
-        return from_single(thing)
+        return from_instance(thing)
     if callable(thing):
-        return from_factory(getattr(thing, "__name__", "factory"), lambda **more: thing(**more))
+        name = getattr(thing, "__name__", "factory").strip("<>")
+        return from_factory(f"{OWN}:{name}", lambda **more: thing(**more))
     raise InputError(
         f"cannot make an environment of {type(thing).__name__}: give a name, a stormpg or Gymnasium environment, a vector "
         "environment, or a function that makes one."
     )
 
 
-def from_single(env: gymnasium.Env) -> OutsideEnvironment:
-    """One environment that cannot be made again: its episodes are played one after the other."""
-    one = OneEpisode(env)
-    slot = gymnasium.vector.SyncVectorEnv([lambda: one], copy=False)
-    slot.close_extras = lambda **_: None  # type: ignore[method-assign] # it is the user's, and stays open
-    return _describe(type(env).__name__, env.observation_space, env.action_space, lambda n: slot, NO_LIMIT, None, None)
+class Kept(gymnasium.Wrapper):
+    """An environment of the user's, which stays open."""
+
+    def close(self) -> None: ...
 
 
-def _from_vector(vector: Any) -> OutsideEnvironment:
+def from_instance(env: gymnasium.Env) -> OutsideEnvironment:
+    """The environment that is given, as it is: its episodes are played one after the other."""
+    name, kept = f"{OWN}:{name_of(env)}", Kept(env)
+    one, told = OneEpisode(kept), list[bool]()
+
+    def open_slots(n: int) -> Any:
+        if n > 1 and not told:
+            told.append(True)
+            tell(
+                f"{name_of(env)} is one environment: its episodes are played one after the other; give a function that makes "
+                "one to play several at a time."
+            )
+        return gymnasium.vector.SyncVectorEnv([lambda: one], copy=False)
+
+    def frames(render_mode: str) -> gymnasium.Env:
+        if env.render_mode != render_mode:
+            raise InputError(
+                f"{name_of(env)} was made with render_mode={env.render_mode!r} and cannot be drawn: make it with "
+                f"render_mode={render_mode!r}."
+            )
+        return kept
+
+    limit = time_limit(env)
+    return _describe(name, env.observation_space, env.action_space, open_slots, limit, None, frames, copies=False)
+
+
+def from_vector(vector: Any) -> OutsideEnvironment:
     """A vector environment of the user's: as many slots as it has, whatever they do after an episode."""
     observations, actions = vector.single_observation_space, vector.single_action_space
-    if not isinstance(observations, spaces.Box) or len(observations.shape) != 1:
-        raise InputError(f"the vector environment observes {observations}; expected a flat Box: wrap it, or give a factory.")
-    name = vector.spec.id if vector.spec else type(vector).__name__
-    limit = vector.spec.max_episode_steps if vector.spec else None
-    return _describe(f"gym:{name}", observations, actions, lambda n: _Lent(vector), limit or NO_LIMIT, None, None)
+    if not isinstance(observations, spaces.Box):
+        raise InputError(f"the vector environment observes {observations}; expected a Box: wrap it, or give a factory.")
+    inner = getattr(vector.unwrapped, "envs", None)
+    first = inner[0] if isinstance(inner, list | tuple) and isinstance(inner[0], gymnasium.Env) else None
+    spec = first.unwrapped.spec if vector.spec is None and first is not None else vector.spec
+    limit = time_limit(first) if first is not None else (spec.max_episode_steps if spec else None) or NO_LIMIT
+    name = f"{OWN}:{spec.id if spec else type(vector.unwrapped).__name__}"
+    return _describe(name, observations, actions, lambda n: _Lent(vector), limit, None, None, copies=False)
 
 
 class _Lent:
@@ -207,19 +149,27 @@ class _Lent:
 
     def __init__(self, vector: Any) -> None:
         self.vector, self.num_envs = vector, vector.num_envs
+        mode = vector.metadata.get("autoreset_mode")
+        self.by_hand = getattr(mode, "name", mode) == "DISABLED"  # its user resets who ended
+        self.over = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: list[int | None]) -> Any:
         seeds = [one or 0 for one in seed]
+        self.over[:] = False
         try:
-            return self.vector.reset(seed=seeds)
+            return self._seen(*self.vector.reset(seed=seeds))
         except (gymnasium.error.Error, TypeError, ValueError):  # one that takes a single seed for all
-            return self.vector.reset(seed=seeds[0])
+            return self._seen(*self.vector.reset(seed=seeds[0]))
 
     def step(self, actions: np.ndarray) -> Any:
-        space = self.vector.single_action_space
-        if isinstance(space, spaces.Discrete):
-            return self.vector.step(actions + int(space.start))
-        return self.vector.step(actions.reshape(self.num_envs, *space.shape).astype(space.dtype))
+        if self.by_hand and self.over.any():
+            self.vector.reset(options={"reset_mask": self.over.copy()})
+        stepped = self.vector.step(unflatten(self.vector.single_action_space, actions))
+        self.over = np.asarray(stepped[2] | stepped[3], bool)
+        return self._seen(*stepped)
+
+    def _seen(self, observations: Any, *rest: Any) -> tuple[Any, ...]:
+        return np.reshape(observations, (self.num_envs, -1)).astype(np.float32, copy=False), *rest
 
     def close(self) -> None: ...
 
@@ -232,39 +182,22 @@ def _describe(
     horizon: int,
     settings: Mapping[str, Any] | None,
     frames: Callable[..., Any] | None,
+    copies: bool = True,
 ) -> OutsideEnvironment:
     """The environment of these spaces, which are its own and not yet flat."""
-    seen: Any = flat_observations(observations)
     taken: Any = flat_actions(actions)
-    whole = isinstance(taken, spaces.Discrete)
+    box = isinstance(taken, spaces.Box)
     return OutsideEnvironment(
         name,
         open_slots,
-        Box(seen.shape),
-        Discrete(int(taken.n)) if whole else Box(taken.shape),
-        None if whole else taken.low,
-        None if whole else taken.high,
-        functools.partial(_flatten, observations),
-        functools.partial(_unflatten, actions),
+        seen_space(observations),
+        taken_space(actions),
+        taken.low if box else None,
+        taken.high if box else None,
+        functools.partial(flatten, observations),
+        functools.partial(unflatten, actions),
         horizon,
         settings or {},
         frames,
+        copies,
     )
-
-
-def _flatten(space: spaces.Space, observation: Any) -> np.ndarray:
-    """An observation, or a batch (an array with one more axis, or a list of observations), as vectors."""
-    if isinstance(space, spaces.Box):
-        values = np.asarray(observation, np.float32)
-        if values.shape == space.shape:
-            return values.reshape(-1)
-        return values.reshape(len(values), -1) if values.shape[1:] == space.shape else values
-    if isinstance(observation, list) or (isinstance(observation, np.ndarray) and observation.ndim == 1):
-        return np.stack([_flatten(space, one) for one in observation])
-    return np.asarray(spaces.flatten(space, observation), np.float32)
-
-
-def _unflatten(space: Any, actions: np.ndarray) -> np.ndarray:
-    if isinstance(space, spaces.Discrete):
-        return actions + int(space.start)
-    return np.clip(actions.reshape(-1, *space.shape), space.low, space.high).astype(space.dtype)

@@ -77,8 +77,8 @@ def _actions(space: Any) -> tuple[Space, Callable[[Array], Array]]:
         return Discrete(int(space.n)), lambda action: jnp.asarray(action, space.dtype)
     if not isinstance(space, spaces.Box):
         raise InputError(f"actions in {space} are not supported; expected a Box or a Discrete space.")
-    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-    box = Box((math.prod(space.shape),), float(low.min()), float(high.max()))
+    low, high = (np.broadcast_to(np.asarray(bound, np.float32), space.shape) for bound in (space.low, space.high))
+    box = Box((math.prod(space.shape),), *(tuple(map(float, bound.ravel())) for bound in (low, high)))
     return box, lambda action: jnp.clip(jnp.reshape(action, space.shape), low, high)
 
 

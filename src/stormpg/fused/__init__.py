@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from stormpg.compiler import platform
+from stormpg.families import Categorical, Gaussian
 from stormpg.networks import MLP
-from stormpg.policies import Categorical, Gaussian
 from stormpg.records import Tree
 
 MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # what fits into the registers of a program

@@ -1,0 +1,96 @@
+"""Gymnasium's spaces as a policy sees them: vectors of numbers in, a vector of numbers, one integer or several out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from stormpg.envs.base import Box, Discrete, MultiDiscrete, Space
+from stormpg.errors import InputError
+
+BYTES = (0.0, 255.0)  # the bounds of a picture's numbers
+
+
+def flat_observations(space: spaces.Space) -> spaces.Box:
+    """The space of an observation as one vector; InputError that names the part that is no vector."""
+    for path, part in _leaves(space):
+        if not part.is_np_flattenable:
+            where = f" of the key {path}" if path else ""
+            raise InputError(
+                f"observations{where} in {part} cannot be flattened; expected a Box, Discrete, MultiDiscrete, MultiBinary, "
+                "Dict or Tuple space: leave it out by a wrapper."
+            )
+    return spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32)
+
+
+def _leaves(space: spaces.Space, path: str = "") -> Iterator[tuple[str, spaces.Space]]:
+    """The parts of a space that have no parts, with the keys that lead there."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        yield path, space
+        return
+    keyed: Any = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+    for key, part in keyed:
+        yield from _leaves(part, f"{path}[{key!r}]")
+
+
+def seen_space(space: spaces.Space) -> Box:
+    """As a policy sees it. Only the bounds of bytes are kept, which tell that it is a picture."""
+    picture = isinstance(space, spaces.Box) and space.dtype == np.uint8
+    return Box(flat_observations(space).shape, *(BYTES if picture else ()))
+
+
+def flat_actions(space: spaces.Space) -> spaces.Box | spaces.Discrete | spaces.MultiDiscrete:
+    """The space of an action as one vector or one integer, all integers from 0."""
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec.reshape(-1))
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high = (bound.reshape(-1).astype(np.float32) for bound in (space.low, space.high))
+        return spaces.Box(low, high, dtype=np.float32)
+    raise InputError(
+        f"actions in {space} are not supported; expected a Box of floats, Discrete, MultiDiscrete or MultiBinary space."
+    )
+
+
+def taken_space(space: spaces.Space) -> Space:
+    """As a policy sees it."""
+    flat = flat_actions(space)
+    if isinstance(flat, spaces.Discrete):
+        return Discrete(int(flat.n))
+    return MultiDiscrete(tuple(map(int, flat.nvec))) if isinstance(flat, spaces.MultiDiscrete) else Box(flat.shape)
+
+
+def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
+    """An observation, or a batch (an array with one more axis, or a list of observations), as vectors."""
+    if isinstance(space, spaces.Box):
+        values = np.asarray(observation, np.float32)
+        if values.shape == space.shape:
+            return values.reshape(-1)
+        return values.reshape(len(values), -1) if values.shape[1:] == space.shape else values
+    if isinstance(observation, list) or (isinstance(observation, np.ndarray) and observation.ndim == 1):
+        return np.stack([flatten(space, one) for one in observation])
+    return np.asarray(spaces.flatten(space, observation), np.float32)
+
+
+def unflatten(space: Any, actions: np.ndarray) -> np.ndarray:
+    """A batch of a policy's actions as the environment takes them: of its shape, within its bounds, from its start on."""
+    if isinstance(space, spaces.Discrete):
+        return actions + int(space.start)
+    shaped = actions.reshape(-1, *space.shape)
+    if isinstance(space, spaces.Box):
+        return np.clip(shaped, space.low, space.high).astype(space.dtype)
+    return (shaped + getattr(space, "start", 0)).astype(space.dtype)
+
+
+def unflatten_one(space: Any, action: Any) -> Any:
+    """One action, which is within its bounds already; this is done at every step."""
+    if isinstance(space, spaces.Discrete):
+        return int(action) + int(space.start)
+    shaped = np.asarray(action).reshape(space.shape)
+    if isinstance(space, spaces.MultiDiscrete):
+        shaped = shaped + space.start
+    return shaped.astype(space.dtype, copy=False)
