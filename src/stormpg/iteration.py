@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.algorithms import Algorithm
-from stormpg.estimators import advantage, estimate
+from stormpg.estimators import advantage, check_scalar, estimate
 from stormpg.records import Tree, add, all_finite, as_float, norm, where
 from stormpg.scores import block_sum, log_probs
 from stormpg.steps import Landscape
@@ -28,7 +28,7 @@ class State(NamedTuple):
     memory: Memory | None  # the tracker's
     step: Any  # the optimiser's
     uniform: Tree  # an iterate drawn uniformly from ξ_0..ξ_{t−1}: Algorithm 1's output
-    best: Tree  # the iterate whose batch had the largest mean return
+    best: Tree  # the iterate whose own batch, sampled at it, had the largest mean return
     best_return: Array
     large_rate: Array  # step length for a unit of gradient at the last large batch
     ended: Array  # whether the small steps of this epoch are over
@@ -104,7 +104,7 @@ def update(
     # A reservoir of one: the t-th iterate replaces the kept one with probability 1/(t+1).
     uniform = where(chance < 1 / (state.iteration + 1), params, state.uniform)
     reward = mean_return(batch)
-    better = reward > state.best_return
+    better = reward > state.best_return if fresh else jnp.zeros((), dtype=bool)  # only a batch sampled at ξ_t speaks for ξ_t
     sampled = batch.reward.shape[0] if fresh else 0
     row = Row(
         live=jnp.ones((), dtype=bool),
@@ -195,7 +195,8 @@ def effective_sample_size(weight: Array) -> Array:
 
 
 def landscape(policy: Any, algorithm: Algorithm, params: Tree, batch: Trajectories) -> Landscape:
-    """The surrogate objective and the divergence from π_{ξ_t} around ξ_t."""
+    """The surrogate objective, whose gradient is that of `estimators.surrogate`, and the divergence from π_{ξ_t}."""
+    check_scalar(algorithm.estimator)
     baseline = estimate(algorithm.estimator, policy, params, batch).baseline
     gain = batch.mask * advantage(algorithm.estimator, batch, jnp.ones_like(batch.reward), baseline)
 
