@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optax.tree_utils import tree_vdot
 
 import stormpg
 from stormpg.envs.chain import chain_tables, from_tables
 from stormpg.errors import InputError
 from stormpg.estimators import estimate
-from stormpg.records import inner
 from stormpg.theory import advice, counts, enumeration, errors, lemmas, linear, rates, tabular, where
 from stormpg.theory.bounds import prescriptions
 from stormpg.theory.constants import measured
@@ -214,8 +214,8 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
     small = lambda batch: algorithm.tracker.small(algorithm.estimator, policy, here, batch, memory).gradient
     mean = enumeration.expectation_over_batches(small, trajectories, chance, 2)
     gap = jax.tree.map(jnp.subtract, mean, exact(here))
-    error = np.array([float(inner(off, off)), 5.0])  # of the iteration before, or of the large batch; and now
-    np.testing.assert_allclose(errors.bias_of(algorithm, error), [0.0, inner(gap, gap)], rtol=1e-10)
+    error = np.array([float(tree_vdot(off, off)), 5.0])  # of the iteration before, or of the large batch; and now
+    np.testing.assert_allclose(errors.bias_of(algorithm, error), [0.0, tree_vdot(gap, gap)], rtol=1e-10)
     later = errors.bias_of(algorithm, np.array([2.0, 3.0, 4.0, 5.0]))
     expected = {"storm-pg": [0.0, 0.98, 1.47, 1.96], "srvr-pg": [0.0, 2.0, 3.0, 0.0], "svrpg": [0.0, 2.0, 2.0, 0.0]}
     np.testing.assert_allclose(later, expected[name])

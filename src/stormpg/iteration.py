@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from optax.tree_utils import tree_where
 
 from stormpg.algorithms import Algorithm
 from stormpg.estimators import advantage, check_scalar, estimate
-from stormpg.records import Tree, add, all_finite, as_float, norm, where
+from stormpg.records import Tree, add, all_finite, as_float, norm
 from stormpg.scores import block_sum, log_probs
 from stormpg.steps import Landscape
 from stormpg.trackers import Memory
@@ -99,10 +100,10 @@ def update(
     # A seed that leaves the finite numbers stays at its last finite state, goes on sampling there, and says so.
     good = all_finite((tracked.gradient, moved, step)) & ~state.diverged
     keep = (moved, tracked.memory, step, large_rate)
-    moved, memory, step, large_rate = where(good, keep, (params, state.memory, state.step, state.large_rate))
+    moved, memory, step, large_rate = tree_where(good, keep, (params, state.memory, state.step, state.large_rate))
 
     # A reservoir of one: the t-th iterate replaces the kept one with probability 1/(t+1).
-    uniform = where(chance < 1 / (state.iteration + 1), params, state.uniform)
+    uniform = tree_where(chance < 1 / (state.iteration + 1), params, state.uniform)
     reward = mean_return(batch)
     better = reward > state.best_return if fresh else jnp.zeros((), dtype=bool)  # only a batch sampled at ξ_t speaks for ξ_t
     sampled = batch.reward.shape[0] if fresh else 0
@@ -125,7 +126,7 @@ def update(
         memory=memory,
         step=step,
         uniform=uniform,
-        best=where(better, params, state.best),
+        best=tree_where(better, params, state.best),
         best_return=jnp.where(better, reward, state.best_return),
         large_rate=large_rate,
         ended=ended,
@@ -159,7 +160,7 @@ def large_iteration(
     after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
     live = state.trajectories + algorithm.schedule.S0 <= budget
     # Without its large batch an epoch has no small ones either.
-    return where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live)
+    return tree_where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live)
 
 
 def small_iteration(
@@ -179,7 +180,7 @@ def small_iteration(
         batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0
     after, row = update(policy, algorithm, state, batch, draw.chance, large=False, whole=whole)
     live = ~state.ended & (state.trajectories + cost <= budget)
-    return where(live, after, state), row._replace(live=live)
+    return tree_where(live, after, state), row._replace(live=live)
 
 
 def unfinished(algorithm: Algorithm, trajectories: Any, budget: Any) -> Any:
