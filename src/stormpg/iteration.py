@@ -5,6 +5,7 @@ live outside JAX.
 """
 
 import functools
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -151,6 +152,17 @@ def draws(state: State) -> Draws:
     keys = jax.vmap(jax.random.fold_in, (None, 0))(state.key, counts)
     bits = jax.random.key_data(keys[2])[-1] >> 8  # as many as a float32 holds
     return Draws(keys[0], keys[1], bits.astype(jnp.result_type(float)) / 2**24)
+
+
+def named_key(state: State, name: str) -> Array:
+    """The key of one more random draw of iteration t, by its name: a function of seed, name and t alone.
+
+    The draws above are at 3(t + 1) + 0..2 of the seed's key, so a fourth there would change every run. The names have a
+    branch of their own, at 1 (0 is the policy's start), and in it the digest of a name, then t.
+    """
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    branch = jax.random.fold_in(jax.random.fold_in(state.key, 1), digest)
+    return jax.random.fold_in(branch, state.iteration)
 
 
 def large_iteration(
