@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import gymnasium
 import jax
@@ -61,15 +60,37 @@ def test_predict_takes_one_observation_or_a_batch(env):
         agent.predict(np.zeros(17))
 
 
-def test_predict_traces_nothing():
-    """A call costs microseconds, whatever came before."""
-    agent = small()
-    agent.predict(np.zeros(4))
-    with jax.checking_leaks():  # any tracing would be slow here, and is counted
-        began = time.perf_counter()
-        for _ in range(200):
-            agent.predict(np.zeros(4))
-    assert time.perf_counter() - began < 2
+@pytest.fixture
+def traced():
+    """The names of everything that JAX traces or compiles from here on."""
+    names = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **_: names.append(name))
+    yield names
+    jax.monitoring.clear_event_listeners()
+
+
+class Own:
+    """A policy that NumPy cannot act for."""
+
+    def __init__(self):
+        self.inner = stormpg.policy_for(stormpg.make("cartpole-continuous"))
+        self.init, self.sample, self.log_prob, self.mode = (
+            getattr(self.inner, name) for name in ("init", "sample", "log_prob", "mode")
+        )
+
+
+@pytest.mark.parametrize("policy", [None, Own()], ids=["in NumPy", "compiled"])
+def test_predict_traces_nothing(policy, traced):
+    """Only the first call may: whatever the observation, the next ones run what is there."""
+    agent = small(policy=policy)
+    for number in range(3):
+        agent.predict(np.full(4, number), deterministic=number % 2 == 0)
+    before = len(traced)
+    for number in range(3, 9):
+        agent.predict(np.full(4, number), deterministic=number % 2 == 0)
+    assert len(traced) == before
+    jax.jit(lambda x: x + 1)(np.zeros(4))
+    assert len(traced) > before  # and the list does grow where something is traced
 
 
 def test_predicted_actions_are_the_environments(tmp_path):

@@ -115,12 +115,22 @@ def test_policies_that_do_not_fit(env, kind, settings, message):
 
 @pytest.mark.parametrize("env", stormpg.ENVIRONMENTS)
 def test_a_policy_is_made_again_from_its_description(env):
+    """The same parts and the same numbers, with the usual settings and with others."""
     env = stormpg.make(env)
-    policy = stormpg.policy_for(env)
-    assert stormpg.policy_for(env, **describe_policy(policy)) == policy or describe_policy(policy)["kind"].startswith(
-        "gaussian"
-    )
-    assert describe_policy(stormpg.policy_for(env, **describe_policy(policy))) == describe_policy(policy)
+    kind = describe_policy(stormpg.policy_for(env))["kind"]
+    others = {
+        "gaussian-mlp": {"hidden": (7, 3), "sigma": 0.3, "learn_sigma": True},
+        "categorical-mlp": {"hidden": (7, 3)},
+        "softmax-table": {},
+    }[kind]
+    for settings in ({}, others):
+        policy = stormpg.policy_for(env, **settings)
+        again = stormpg.policy_for(env, **describe_policy(policy))
+        assert jax.tree.structure(again) == jax.tree.structure(policy)
+        assert jax.tree.leaves(again) == jax.tree.leaves(policy)
+        one, other = (made.init(jax.random.key(0)) for made in (again, policy))
+        jax.tree.map(np.testing.assert_array_equal, one, other)
+    assert not others or policy != stormpg.policy_for(env)
 
 
 @pytest.mark.parametrize("hidden", [(8,), (8, 5)])

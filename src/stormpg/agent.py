@@ -22,6 +22,7 @@ from stormpg.records import Tree, traceable
 from stormpg.result import Progress, Result
 from stormpg.train import check_training
 from stormpg.training import Training
+from stormpg.trajectories import draws_noise
 
 
 class Agent:
@@ -102,10 +103,11 @@ class Agent:
     def _actor(self) -> Any:
         return actor(self.policy, self.params)
 
-    def _noise(self, n: int) -> np.ndarray:
+    def _noise(self, n: int) -> Any:
         self.calls += 1
         key = jax.random.fold_in(jax.random.key(self.training.seeds[0]), 2**30 + self.calls)
-        return np.asarray(_draw(traceable(self.policy), key, n))
+        drawn = _draw(traceable(self.policy), key, n)
+        return np.asarray(drawn) if draws_noise(self.policy) else drawn  # keys stay JAX's
 
     def evaluate(self, episodes: int = 100, deterministic: bool = False, seed: int = 0) -> Evaluation:
         """Returns and lengths of fresh episodes."""
@@ -149,7 +151,7 @@ class Agent:
 
 @functools.partial(jax.jit, static_argnames=("n",))
 def _draw(policy: Any, key: Any, n: int) -> Any:
-    return policy.noise(key, (n,)) if hasattr(policy, "noise") else jax.random.split(key, n)
+    return policy.noise(key, (n,)) if draws_noise(policy) else jax.random.split(key, n)
 
 
 def _clipped(space: Any, actions: np.ndarray) -> np.ndarray:
