@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import polars
 import pytest
 
@@ -223,10 +222,11 @@ def test_storm_pg_solves_cart_pole():
 @pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
 def test_the_others_learn_cart_pole(algorithm):
     """A mean of at least 95 within 4000 trajectories: here within fewer, with fewer seeds, to be quick."""
-    budget, seeds, least = ("1500", "4", 85) if algorithm == "svrpo" else ("1500", "10", 95)  # svrpo is slow: 4 seeds vary
+    # SVRPO's returns vary more: 97 ± 5 over seeds, and the mean of 12 is not below 92 by chance.
+    budget, seeds, least = ("1000", "12", 92) if algorithm == "svrpo" else ("1500", "10", 95)
     summary = run_command("train", "cartpole-continuous", "--algorithm", algorithm, "--trajectories", budget, "--seeds", seeds)
     assert summary["final_return_mean"][0] >= least
-    assert np.isfinite(summary["final_return_worst"][0])
+    assert summary["diverged"] == [0]
 
 
 @pytest.mark.slow
