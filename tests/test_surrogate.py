@@ -104,6 +104,7 @@ def test_a_baseline_for_each_parameter_has_none():
         stormpg.train("cartpole-continuous", free, trajectories=8, seeds=1, horizon=5)
 
 
+@pytest.mark.slow
 def test_best_is_credited_with_its_own_returns():
     """Subsets of the snapshot's trajectories may have a larger mean, but they say nothing about ξ_t."""
     result = stormpg.train("cartpole-continuous", stormpg.svrpo(S0=8, B=2, m=4), trajectories=16, seeds=3, horizon=100)
