@@ -145,18 +145,18 @@ def test_list_and_doctor(command):
 
 @pytest.fixture
 def small_paper(monkeypatch):
-    """The study with one reading of each environment, three tuned algorithms and small grids."""
+    """The study on one environment of the paper and two that compile quickly, two tuned algorithms and grids of one row."""
     from stormpg.experiments import reproduction, robustness, variance
     from stormpg.experiments.study import Tuning
 
     one, _, _, four = reproduction.FIGURES
-    monkeypatch.setattr(reproduction, "FIGURES", (one, one._replace(env="rllab-cartpole"), four))
+    monkeypatch.setattr(reproduction, "FIGURES", (one, one._replace(env="chain"), four._replace(env="pendulum")))
     monkeypatch.setattr(reproduction, "TUNED", ("gpomdp", "storm-pg"))
     monkeypatch.setattr(reproduction, "TUNING", {"cartpole-continuous": Tuning(4, 60, 2)})
     monkeypatch.setattr(reproduction, "ROBUSTNESS", {"cartpole-continuous": (60, 2)})
     monkeypatch.setattr(reproduction, "CHECKPOINTS", {"cartpole-continuous": ((20, 60), 2, 200)})
-    monkeypatch.setattr(robustness, "LOOPS", (1, 3))
-    monkeypatch.setattr(robustness, "BATCHES", (2, 5))
+    monkeypatch.setattr(robustness, "LOOPS", (3,))
+    monkeypatch.setattr(robustness, "BATCHES", (5,))
     monkeypatch.setattr(variance, "RESAMPLES", 8)
 
 
@@ -231,9 +231,9 @@ def test_the_others_learn_cart_pole(algorithm):
 
 @pytest.mark.slow
 def test_storm_pg_on_rllabs_mountain_car():
-    """From −830 (doing nothing) to better than 0.8 sign(v) by a fifth, for which Box2D gives −106; sign(v) gets −59.5."""
-    summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "300", "--seeds", "6")
-    assert summary["final_return_mean"][0] >= -85
+    """From −830 (doing nothing) to close to sign(v), for which Box2D gives −59.5; 0.8 sign(v) gets −106."""
+    summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "200", "--seeds", "3")
+    assert summary["final_return_mean"][0] >= -75
     assert summary["diverged"] == [0]
 
 
@@ -249,7 +249,8 @@ def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == (2 if megabytes == "much" else 0), done.stderr
         assert ("STORMPG_CACHE_MB is 'much'" in done.stderr) == (megabytes == "much")
-        return sum(file.stat().st_size for file in folder.glob("*-cache")) if folder.exists() else 0
+        # The runs' programs alone: whether a small one is kept depends on how long it took to compile.
+        return sum(file.stat().st_size for file in folder.glob("jit_chunk-*-cache")) if folder.exists() else 0
 
     assert kept("0", "0") == kept("much", "0") == 0
     whole = kept("1000", "0")
