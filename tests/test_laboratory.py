@@ -16,7 +16,7 @@ import stormpg
 from stormpg.envs.chain import chain_tables, from_tables
 from stormpg.errors import InputError
 from stormpg.estimators import estimate
-from stormpg.theory import advice, counts, enumeration, errors, lemmas, linear, rates, tabular, where
+from stormpg.theory import advice, counts, enumeration, errors, laboratory, lemmas, linear, rates, tabular, where
 from stormpg.theory.bounds import prescriptions
 from stormpg.theory.constants import measured
 from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, Finite, Linear, sampled
@@ -385,8 +385,11 @@ def test_finite_families_are_equal_where_their_settings_are():
 
 
 @pytest.mark.slow
-def test_the_whole_laboratory_in_small(tmp_path, command):
+def test_the_whole_laboratory_in_small(tmp_path, command, monkeypatch):
     """Every figure, table and verdict, and the page; again from what is stored; refused with other sizes."""
+    smaller = dataclasses.replace(laboratory.SIZES["small"], points=2)  # each has programs of its own
+    monkeypatch.setitem(laboratory.SIZES, "small", smaller)
+    monkeypatch.setattr(laboratory, "GROUP", 100)  # few enough to keep all programs
     code, out, err = command("theory", "all", "--size", "small", "--out", "lab", "--json")
     assert code == 0, err
     said = json.loads(out.splitlines()[-1])
