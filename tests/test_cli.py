@@ -146,7 +146,7 @@ def test_list_and_doctor(command):
 @pytest.fixture
 def small_paper(monkeypatch):
     """The study on one environment of the paper and two that compile quickly, two tuned algorithms and grids of one row."""
-    from stormpg.experiments import reproduction, robustness, variance
+    from stormpg.experiments import limits, reproduction, robustness, variance
     from stormpg.experiments.study import Tuning
 
     one, _, _, four = reproduction.FIGURES
@@ -155,9 +155,13 @@ def small_paper(monkeypatch):
     monkeypatch.setattr(reproduction, "TUNING", {"cartpole-continuous": Tuning(4, 60, 2)})
     monkeypatch.setattr(reproduction, "ROBUSTNESS", {"cartpole-continuous": (60, 2)})
     monkeypatch.setattr(reproduction, "CHECKPOINTS", {"cartpole-continuous": ((20, 60), 2, 200)})
+    monkeypatch.setattr(robustness, "RATES", (0.003, 0.01))
+    monkeypatch.setattr(robustness, "MOMENTA", (0.2, 0.9))
     monkeypatch.setattr(robustness, "LOOPS", (3,))
     monkeypatch.setattr(robustness, "BATCHES", (5,))
     monkeypatch.setattr(variance, "RESAMPLES", 8)
+    monkeypatch.setattr(limits, "SEEDS", 2)
+    monkeypatch.setattr(limits, "TRAJECTORIES", 60)
 
 
 @pytest.mark.slow
