@@ -7,15 +7,25 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test check lint browser database bench adapters peers clean
+# Modules are compiled when they are first imported: most of them never are.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+
+.PHONY: reproduce test check all-tests fast-tests lint browser database bench adapters peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
 
-test: .venv/installed-dev browser database lint
+# Lint and types are checked beside the tests, the browser and the database are installed beside the packages.
+test:
+	+$(MAKE) --no-print-directory --jobs lint all-tests
+
+check:
+	+$(MAKE) --no-print-directory --jobs lint fast-tests
+
+all-tests: .venv/installed-dev browser database
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-check: .venv/installed-dev lint
+fast-tests: .venv/installed-dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" -q $(ARGS)
 
 lint: .venv/installed-dev
@@ -27,8 +37,8 @@ lint: .venv/installed-dev
 browser:
 	command -v chromedriver > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; } > /dev/null 2>&1 || true
 
-# A search is tested on a real PostgreSQL server, likewise.
-database:
+# A search is tested on a real PostgreSQL server, also where it may be installed. One apt at a time.
+database: browser
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; } > /dev/null 2>&1 || true
 
 bench: .venv/installed-dev
@@ -60,12 +70,12 @@ peers: .peers/installed .peers-jax/installed
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(PIP) --editable .
 	touch $@
 
 .venv/installed-dev: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(PIP) --editable ".[dev]"
 	touch $@ .venv/installed
 
 clean:

@@ -1,12 +1,18 @@
 """Fixtures of all tests."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Tests compile much and run little: with the least optimisation they end twice as soon. Set before JAX is imported.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# Tests compile much and run little: with the least optimisation they end three times as soon. Set before JAX is imported.
+# XLA ends the process that gives it an unknown flag, so another one asks first. Workers and commands inherit the answer.
+if "XLA_FLAGS" not in os.environ:
+    known, newer = "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"
+    ask = [sys.executable, "-c", "import jax; jax.devices()"]
+    answer = subprocess.run(ask, env={**os.environ, "XLA_FLAGS": f"{known} {newer}"}, capture_output=True, check=False)
+    os.environ["XLA_FLAGS"] = f"{known} {newer}" if answer.returncode == 0 else known
 # What one test, worker or command has compiled, the next one reads; `make clean` removes it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import polars
 import pytest
 
@@ -146,19 +145,23 @@ def test_list_and_doctor(command):
 
 @pytest.fixture
 def small_paper(monkeypatch):
-    """The study with one reading of each environment, three tuned algorithms and small grids."""
-    from stormpg.experiments import reproduction, robustness, variance
+    """The study on one environment of the paper and two that compile quickly, two tuned algorithms and grids of one row."""
+    from stormpg.experiments import limits, reproduction, robustness, variance
     from stormpg.experiments.study import Tuning
 
     one, _, _, four = reproduction.FIGURES
-    monkeypatch.setattr(reproduction, "FIGURES", (one, one._replace(env="rllab-cartpole"), four))
+    monkeypatch.setattr(reproduction, "FIGURES", (one, one._replace(env="chain"), four._replace(env="pendulum")))
     monkeypatch.setattr(reproduction, "TUNED", ("gpomdp", "storm-pg"))
     monkeypatch.setattr(reproduction, "TUNING", {"cartpole-continuous": Tuning(4, 60, 2)})
     monkeypatch.setattr(reproduction, "ROBUSTNESS", {"cartpole-continuous": (60, 2)})
     monkeypatch.setattr(reproduction, "CHECKPOINTS", {"cartpole-continuous": ((20, 60), 2, 200)})
-    monkeypatch.setattr(robustness, "LOOPS", (1, 3))
-    monkeypatch.setattr(robustness, "BATCHES", (2, 5))
+    monkeypatch.setattr(robustness, "RATES", (0.003, 0.01))
+    monkeypatch.setattr(robustness, "MOMENTA", (0.2, 0.9))
+    monkeypatch.setattr(robustness, "LOOPS", (3,))
+    monkeypatch.setattr(robustness, "BATCHES", (5,))
     monkeypatch.setattr(variance, "RESAMPLES", 8)
+    monkeypatch.setattr(limits, "SEEDS", 2)
+    monkeypatch.setattr(limits, "TRAJECTORIES", 60)
 
 
 @pytest.mark.slow
@@ -223,17 +226,18 @@ def test_storm_pg_solves_cart_pole():
 @pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
 def test_the_others_learn_cart_pole(algorithm):
     """A mean of at least 95 within 4000 trajectories: here within fewer, with fewer seeds, to be quick."""
-    budget, seeds, least = ("1500", "4", 85) if algorithm == "svrpo" else ("1500", "10", 95)  # svrpo is slow: 4 seeds vary
+    # SVRPO's returns vary more: 97 ± 5 over seeds, and the mean of 12 is not below 92 by chance.
+    budget, seeds, least = ("1000", "12", 92) if algorithm == "svrpo" else ("1500", "10", 95)
     summary = run_command("train", "cartpole-continuous", "--algorithm", algorithm, "--trajectories", budget, "--seeds", seeds)
     assert summary["final_return_mean"][0] >= least
-    assert np.isfinite(summary["final_return_worst"][0])
+    assert summary["diverged"] == [0]
 
 
 @pytest.mark.slow
 def test_storm_pg_on_rllabs_mountain_car():
-    """From −830 (doing nothing) to better than 0.8 sign(v) by a fifth, for which Box2D gives −106; sign(v) gets −59.5."""
-    summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "300", "--seeds", "6")
-    assert summary["final_return_mean"][0] >= -85
+    """From −830 (doing nothing) to close to sign(v), for which Box2D gives −59.5; 0.8 sign(v) gets −106."""
+    summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "200", "--seeds", "3")
+    assert summary["final_return_mean"][0] >= -75
     assert summary["diverged"] == [0]
 
 
@@ -249,7 +253,8 @@ def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == (2 if megabytes == "much" else 0), done.stderr
         assert ("STORMPG_CACHE_MB is 'much'" in done.stderr) == (megabytes == "much")
-        return sum(file.stat().st_size for file in folder.glob("*-cache")) if folder.exists() else 0
+        # The runs' programs alone: whether a small one is kept depends on how long it took to compile.
+        return sum(file.stat().st_size for file in folder.glob("jit_chunk-*-cache")) if folder.exists() else 0
 
     assert kept("0", "0") == kept("much", "0") == 0
     whole = kept("1000", "0")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,9 +100,8 @@ def check_same(a, b):
     ("env", "policy"), [(PENDULUM, None), (CARTPOLE, None), (CARTPOLE, Coin())], ids=["pendulum", "cartpole", "keys"]
 )
 def test_any_number_of_actors_gives_the_same_numbers(ray, env, policy):
-    one, two, four = (stormpg.train(env, ALGORITHM, **SMALL, policy=policy, rollout_workers=n) for n in (1, 2, 4))
-    check_same(one, two)
-    check_same(one, four)
+    one, three = (stormpg.train(env, ALGORITHM, **SMALL, policy=policy, rollout_workers=n) for n in (1, 3))
+    check_same(one, three)
     here = stormpg.train(env, ALGORITHM, **SMALL, policy=policy)
     np.testing.assert_allclose(one.columns["return"][:4], here.columns["return"][:4], rtol=1e-5)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5), one.states.params, here.states.params)
@@ -111,7 +111,7 @@ def test_any_number_of_actors_gives_the_same_numbers(ray, env, policy):
 def test_schedules_normalisation_and_more_actors_than_trajectories(ray):
     policy = stormpg.policy_for(stormpg.make(PENDULUM), normalise=True, learn_sigma=True)
     algorithm = stormpg.make_algorithm("svrpg", S0=5, B=2, m=2)
-    check_same(*(stormpg.train(PENDULUM, algorithm, **SMALL, policy=policy, rollout_workers=n) for n in (2, 3)))
+    check_same(*(stormpg.train(PENDULUM, algorithm, **SMALL, policy=policy, rollout_workers=n) for n in (1, 3)))
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_an_actor_that_is_gone_is_started_again_and_all_end_with_the_sampler(ray
 def test_an_actor_killed_in_an_episode_plays_its_part_again(ray, tmp_path):
     killed = stormpg.train(toy(trouble="kill", once=tmp_path / "once"), ALGORITHM, **SMALL, rollout_workers=2)
     assert (tmp_path / "once").exists()
-    check_same(killed, stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=2))
+    check_same(killed, stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=1))
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_an_actor_that_dies_each_time_ends_the_run(ray, tmp_path):
 @pytest.mark.parametrize("trouble", ["raise", "reward"])
 def test_a_failure_of_the_environment_is_told_as_without_actors(ray, trouble):
     told = []
-    for workers in (None, 2):
+    for workers in (None, 1):
         with pytest.raises(EnvironmentFailure, match=r"at step 3 of the episode with seed \d+\.$") as failure:
             stormpg.train(toy(trouble=trouble), ALGORITHM, **SMALL, rollout_workers=workers)
         told.append(str(failure.value))
@@ -180,11 +180,11 @@ def test_a_failure_of_the_environment_is_told_as_without_actors(ray, trouble):
 
 @pytest.mark.slow
 def test_a_run_is_resumed_with_any_number_of_actors(ray, tmp_path):
-    whole = stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=2)
+    whole, stop = stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=1), lambda now: now.trajectories < 10
+    part = tmp_path / "part"
+    assert not stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=2, out=part, progress=stop).complete
     for workers in (1, None):
-        folder = tmp_path / f"run-{workers}"
-        stop = lambda now: now.trajectories < 10
-        assert not stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=2, out=folder, progress=stop).complete
+        folder = shutil.copytree(part, tmp_path / f"run-{workers}")
         resumed = stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=workers, out=folder, resume=True)
         assert resumed.complete
         if workers:

@@ -28,7 +28,9 @@ def test_example(file, capsys, monkeypatch):
 
 
 def blocks(file: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+    assert found, f"{file} has no block of this kind"
+    return found
 
 
 def test_python_in_the_readme(monkeypatch, tmp_path):

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optax.tree_utils import tree_vdot
 
 import stormpg
 from stormpg.envs.chain import chain_tables, from_tables
 from stormpg.errors import InputError
 from stormpg.estimators import estimate
-from stormpg.records import inner
-from stormpg.theory import advice, counts, enumeration, errors, lemmas, linear, rates, tabular, where
+from stormpg.theory import advice, counts, enumeration, errors, laboratory, lemmas, linear, rates, tabular, where
 from stormpg.theory.bounds import prescriptions
 from stormpg.theory.constants import measured
 from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, Finite, Linear, sampled
@@ -214,8 +214,8 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
     small = lambda batch: algorithm.tracker.small(algorithm.estimator, policy, here, batch, memory).gradient
     mean = enumeration.expectation_over_batches(small, trajectories, chance, 2)
     gap = jax.tree.map(jnp.subtract, mean, exact(here))
-    error = np.array([float(inner(off, off)), 5.0])  # of the iteration before, or of the large batch; and now
-    np.testing.assert_allclose(errors.bias_of(algorithm, error), [0.0, inner(gap, gap)], rtol=1e-10)
+    error = np.array([float(tree_vdot(off, off)), 5.0])  # of the iteration before, or of the large batch; and now
+    np.testing.assert_allclose(errors.bias_of(algorithm, error), [0.0, tree_vdot(gap, gap)], rtol=1e-10)
     later = errors.bias_of(algorithm, np.array([2.0, 3.0, 4.0, 5.0]))
     expected = {"storm-pg": [0.0, 0.98, 1.47, 1.96], "srvr-pg": [0.0, 2.0, 3.0, 0.0], "svrpg": [0.0, 2.0, 2.0, 0.0]}
     np.testing.assert_allclose(later, expected[name])
@@ -385,8 +385,11 @@ def test_finite_families_are_equal_where_their_settings_are():
 
 
 @pytest.mark.slow
-def test_the_whole_laboratory_in_small(tmp_path, command):
+def test_the_whole_laboratory_in_small(tmp_path, command, monkeypatch):
     """Every figure, table and verdict, and the page; again from what is stored; refused with other sizes."""
+    smaller = dataclasses.replace(laboratory.SIZES["small"], points=2)  # each has programs of its own
+    monkeypatch.setitem(laboratory.SIZES, "small", smaller)
+    monkeypatch.setattr(laboratory, "GROUP", 100)  # few enough to keep all programs
     code, out, err = command("theory", "all", "--size", "small", "--out", "lab", "--json")
     assert code == 0, err
     said = json.loads(out.splitlines()[-1])

@@ -143,7 +143,9 @@ def test_action_spaces(space):
         return made[-1]
 
     assert not stormpg.train(factory, ALGORITHM, **SMALL).columns["diverged"].any()
-    assert all(space.contains(action) for one in made for action in one.sent)
+    sent = [action for one in made for action in one.sent]
+    assert len(sent) > 12  # a step of each episode at least
+    assert all(space.contains(action) for action in sent)
 
 
 def test_what_cannot_be_acted_in_is_said():
@@ -227,10 +229,8 @@ def test_a_bad_environment_stops_the_run_with_its_own_error_and_a_saved_state(tm
 )
 def test_an_environment_that_hangs_or_dies(trouble, words):
     env = gym.from_factory("toy", toy(trouble=trouble), asynchronous=True, timeout=1.0 if trouble == "hang" else None)
-    began = time.monotonic()
     with pytest.raises(EnvironmentFailure, match=words):
         stormpg.train(env, ALGORITHM, **SMALL)
-    assert time.monotonic() - began < 50
 
 
 def test_evaluation_outside():

@@ -117,12 +117,23 @@ def test_policies_that_do_not_fit(env, kind, settings, message):
 
 @pytest.mark.parametrize("env", stormpg.ENVIRONMENTS)
 def test_a_policy_is_made_again_from_its_description(env):
+    """The same parts and the same numbers, with the usual settings and with others."""
     env = stormpg.make(env)
-    policy = stormpg.policy_for(env)
-    again = from_description(env, describe_policy(policy))
-    assert jax.tree.structure(again) == jax.tree.structure(policy)  # what is static, network and scale among it
-    assert jax.tree.leaves(again) == jax.tree.leaves(policy)
-    assert describe_policy(again) == describe_policy(policy)
+    kind = describe_policy(stormpg.policy_for(env))["kind"]
+    others = {
+        "gaussian-mlp": {"hidden": (7, 3), "sigma": 0.3, "learn_sigma": True},
+        "categorical-mlp": {"hidden": (7, 3)},
+        "softmax-table": {},
+    }[kind]
+    for settings in ({}, others):
+        policy = stormpg.policy_for(env, **settings)
+        again = from_description(env, describe_policy(policy))
+        assert jax.tree.structure(again) == jax.tree.structure(policy)  # what is static, network and scale among it
+        assert jax.tree.leaves(again) == jax.tree.leaves(policy)
+        assert describe_policy(again) == describe_policy(policy)
+        one, other = (made.init(jax.random.key(0)) for made in (again, policy))
+        jax.tree.map(np.testing.assert_array_equal, one, other)
+    assert not others or policy != stormpg.policy_for(env)
 
 
 @pytest.mark.parametrize("hidden", [(8,), (8, 5)])
@@ -158,7 +169,7 @@ def test_many_rows_are_each_row(env, hidden, normalise, float64):
     plain = lambda params, rows: (weight * jax.vmap(policy.log_prob, (None, 0, 0))(params, rows, actions)).sum()
     fast = lambda params, rows: (weight * log_probs_of(policy, params, rows, actions)).sum()
     for of in (lambda f: f, lambda f: jax.grad(f, argnums=(0, 1)), lambda f: jax.hessian(f) if not normalise else jax.grad(f)):
-        expected, found = of(plain)(params, rows), jax.jit(of(fast))(params, rows)
+        expected, found = (jax.jit(of(one))(params, rows) for one in (plain, fast))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found, expected)
 
 

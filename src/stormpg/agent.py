@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import operator
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -27,8 +26,9 @@ from stormpg.policies import KINDS, policy_for, usual_kind
 from stormpg.records import Tree, traceable
 from stormpg.result import Progress, Result
 from stormpg.stopping import add_note
-from stormpg.train import budget_of, check_training
+from stormpg.train import budget_of, check_training, whole
 from stormpg.training import Training
+from stormpg.trajectories import draws_noise
 
 NOISE = 1024  # actions whose noise `predict` draws at once
 
@@ -55,8 +55,8 @@ class Agent:
         **settings: Any,
     ) -> None:
         env = as_environment(env)
-        seed = _integer("seed", seed, 0)
-        horizon = None if horizon is None else _integer("horizon", horizon, 1)
+        seed = whole("seed", seed, 0)
+        horizon = None if horizon is None else whole("horizon", horizon)
         of_algorithm, of_policy = _parted(env, algorithm, policy, settings)
         algorithm = make_algorithm(algorithm, **of_algorithm) if isinstance(algorithm, str) else algorithm
         policy = policy_for(env, policy, **of_policy) if policy is None or isinstance(policy, str) else policy
@@ -193,7 +193,7 @@ class Agent:
 
     def evaluate(self, episodes: int = 100, deterministic: bool = False, seed: int = 0) -> Evaluation:
         """Returns and lengths of fresh episodes, played as `predict` acts."""
-        episodes, seed = _integer("episodes", episodes, 1), _integer("seed", seed, 0)
+        episodes, seed = whole("episodes", episodes), whole("seed", seed, 0)
         return evaluate(self.env, self.policy, self.params, episodes, seed, deterministic, self.training.horizon)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -240,7 +240,7 @@ class Agent:
 
 @functools.partial(jax.jit, static_argnames=("n",))
 def _draw(policy: Any, key: Any, n: int) -> Any:
-    return policy.noise(key, (n,)) if hasattr(policy, "noise") else jax.random.split(key, n)
+    return policy.noise(key, (n,)) if draws_noise(policy) else jax.random.split(key, n)
 
 
 def _parted(
@@ -280,17 +280,6 @@ def _same_spaces(old: AnyEnvironment, new: AnyEnvironment) -> None:
         if not np.array_equal(bounds[0], bounds[1]):
             words = [f"{low.tolist()} to {high.tolist()}" for low, high in bounds]
             raise InputError(f"{new.name} has actions from {words[1]}; expected {words[0]}, as {old.name} has.")
-
-
-def _integer(name: str, value: Any, least: int) -> int:
-    """A whole number, NumPy's too."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise InputError(f"{name} is {value!r}; expected a whole number of at least {least}.")
-    return number
 
 
 def _clipped(space: Any, actions: np.ndarray) -> np.ndarray:

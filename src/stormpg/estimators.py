@@ -59,7 +59,21 @@ def surrogate(estimator: Estimator) -> Estimator:
 
     The weight is that of one step, not of the trajectory, so off-policy it is biased by the shift of the states.
     """
+    check_scalar(estimator)
     return Estimator(estimator.gamma, estimator.name, estimator.baseline, weighting="step")
+
+
+def check_scalar(estimator: Estimator) -> None:
+    """InputError where the estimate is not the gradient of one surrogate objective.
+
+    With one number b_{h,p} for each parameter p, component p is Σ_h b_{h,p} ∂_p ρ_h, ρ_h the weight of a step. Its Jacobian
+    b_{h,p} ∂_q∂_p ρ_h is symmetric only where b_{h,p} is the same for all p: otherwise there is no objective to search along.
+    """
+    if estimator.baseline == "optimal":
+        raise InputError(
+            "the baseline 'optimal' has one value for each parameter, so no surrogate objective has its gradient, and "
+            "trust-region steps (svrpo) cannot use it: use 'time' or 'none'."
+        )
 
 
 def _estimator(name: str, gamma: float, baseline: str) -> Estimator:

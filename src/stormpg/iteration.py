@@ -5,15 +5,17 @@ live outside JAX.
 """
 
 import functools
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from optax.tree_utils import tree_where
 
 from stormpg.algorithms import Algorithm
-from stormpg.estimators import advantage, estimate
-from stormpg.records import Tree, add, all_finite, as_float, norm, where
+from stormpg.estimators import advantage, check_scalar, estimate
+from stormpg.records import Tree, add, all_finite, as_float, norm
 from stormpg.scores import block_sum, log_probs
 from stormpg.steps import Landscape
 from stormpg.trackers import Memory
@@ -28,7 +30,7 @@ class State(NamedTuple):
     memory: Memory | None  # the tracker's
     step: Any  # the optimiser's
     uniform: Tree  # an iterate drawn uniformly from ξ_0..ξ_{t−1}: Algorithm 1's output
-    best: Tree  # the iterate whose batch had the largest mean return
+    best: Tree  # the iterate whose own batch, sampled at it, had the largest mean return
     best_return: Array
     large_rate: Array  # step length for a unit of gradient at the last large batch
     ended: Array  # whether the small steps of this epoch are over
@@ -114,12 +116,12 @@ def update(
     # A seed that leaves the finite numbers stays at its last finite state, goes on sampling there, and says so.
     good = all_finite((tracked.gradient, moved, step)) & ~state.diverged
     keep = (moved, tracked.memory, step, large_rate)
-    moved, memory, step, large_rate = where(good, keep, (params, state.memory, state.step, state.large_rate))
+    moved, memory, step, large_rate = tree_where(good, keep, (params, state.memory, state.step, state.large_rate))
 
     # A reservoir of one: the t-th iterate replaces the kept one with probability 1/(t+1).
-    uniform = where(chance < 1 / (state.iteration + 1), params, state.uniform)
+    uniform = tree_where(chance < 1 / (state.iteration + 1), params, state.uniform)
     reward = mean_return(batch)
-    better = reward > state.best_return
+    better = reward > state.best_return if fresh else jnp.zeros((), dtype=bool)  # only a batch sampled at ξ_t speaks for ξ_t
     sampled = batch.reward.shape[0] if fresh else 0
     row = Row(
         live=jnp.ones((), dtype=bool),
@@ -140,7 +142,7 @@ def update(
         memory=memory,
         step=step,
         uniform=uniform,
-        best=where(better, params, state.best),
+        best=tree_where(better, params, state.best),
         best_return=jnp.where(better, reward, state.best_return),
         large_rate=large_rate,
         ended=ended,
@@ -168,6 +170,17 @@ def draws(state: State) -> Draws:
     return Draws(keys[0], keys[1], bits.astype(jnp.result_type(float)) / 2**24)
 
 
+def named_key(state: State, name: str) -> Array:
+    """The key of one more random draw of iteration t, by its name: a function of seed, name and t alone.
+
+    The draws above are at 3(t + 1) + 0..2 of the seed's key, so a fourth there would change every run. The names have a
+    branch of their own, at 1 (0 is the policy's start), and in it the digest of a name, then t.
+    """
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    branch = jax.random.fold_in(jax.random.fold_in(state.key, 1), digest)
+    return jax.random.fold_in(branch, state.iteration)
+
+
 def large_iteration(
     policy: Any, algorithm: Algorithm, state: State, batch: Trajectories, draw: Draws, budget: Budget
 ) -> tuple[State, Row]:
@@ -175,7 +188,7 @@ def large_iteration(
     after, row = update(policy, algorithm, state, batch, draw.chance, large=True)
     live = budget.holds(state.trajectories, state.steps, algorithm.schedule.S0)
     # Without its large batch an epoch has no small ones either.
-    return where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live)
+    return tree_where(live, after, state._replace(ended=jnp.ones_like(live))), row._replace(live=live)
 
 
 def small_iteration(
@@ -195,7 +208,7 @@ def small_iteration(
         batch, cost = jax.tree.map(lambda x: x[chosen], whole), 0
     after, row = update(policy, algorithm, state, batch, draw.chance, large=False, whole=whole)
     live = ~state.ended & budget.holds(state.trajectories, state.steps, cost)
-    return where(live, after, state), row._replace(live=live)
+    return tree_where(live, after, state), row._replace(live=live)
 
 
 def unfinished(algorithm: Algorithm, trajectories: Any, steps: Any, budget: Budget) -> Any:
@@ -211,7 +224,8 @@ def effective_sample_size(weight: Array) -> Array:
 
 
 def landscape(policy: Any, algorithm: Algorithm, params: Tree, batch: Trajectories) -> Landscape:
-    """The surrogate objective and the divergence from π_{ξ_t} around ξ_t."""
+    """The surrogate objective, whose gradient is that of `estimators.surrogate`, and the divergence from π_{ξ_t}."""
+    check_scalar(algorithm.estimator)
     baseline = estimate(algorithm.estimator, policy, params, batch).baseline
     gain = batch.mask * advantage(algorithm.estimator, batch, jnp.ones_like(batch.reward), baseline)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_type_hints
 
+import tomli_w
+
 from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
 from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest
@@ -71,13 +73,7 @@ def without_secrets(text: str) -> str:
 
 def write_toml(file: Path, content: Mapping[str, Any]) -> None:
     """A file that `read_toml` reads."""
-    write_text(file, "".join(f"{name} = {as_toml(value)}\n" for name, value in content.items()))
-
-
-def as_toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    write_text(file, tomli_w.dumps(content))
 
 
 def from_flag(name: str, value: Any, kind: type) -> Any:

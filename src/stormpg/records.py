@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from optax.tree_utils import tree_vdot
 
 Tree = Any  # a pytree of arrays
 T = TypeVar("T")
@@ -70,29 +71,15 @@ def stack(trees: Sequence[T]) -> T:
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
-def where(condition: Array, yes: T, no: T) -> T:
-    """Leaf by leaf `jnp.where` for one scalar condition."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
-
-
+# a + scale · b and the norm have another name in optax before and after 0.2.5; the other functions on trees are optax's own.
 def add(a: T, b: Tree, scale: Any = 1.0) -> T:
     """a + scale · b."""
     return jax.tree.map(lambda x, y: x + scale * y, a, b)
 
 
-def scaled(a: T, scale: Any) -> T:
-    """scale · a."""
-    return jax.tree.map(lambda x: scale * x, a)
-
-
-def inner(a: Tree, b: Tree) -> Array:
-    """⟨a, b⟩ over all leaves."""
-    return sum((jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), as_float(0.0))
-
-
 def norm(a: Tree) -> Array:
     """The Euclidean norm over all leaves."""
-    return jnp.sqrt(inner(a, a))
+    return jnp.sqrt(tree_vdot(a, a))
 
 
 def all_finite(tree: Tree) -> Array:

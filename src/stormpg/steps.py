@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.scipy.sparse.linalg import cg
+from optax.tree_utils import tree_vdot
 
 from stormpg.errors import InputError, nearest
-from stormpg.records import Tree, add, as_float, inner, record, scaled, static
+from stormpg.records import Tree, add, as_float, record, static
 
 
 class Landscape(NamedTuple):
@@ -48,7 +50,7 @@ class Optax:
 
     def apply(self, g: Tree, state: Any, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Any]:
         mine = state[0 if large else 1] if self.separate else state
-        updates, mine = self.optimiser(large).update(scaled(g, -1.0), mine, params)
+        updates, mine = self.optimiser(large).update(jax.tree.map(jnp.negative, g), mine, params)
         if self.separate:
             mine = (mine, state[1]) if large else (state[0], mine)
         return optax.apply_updates(params, updates), mine
@@ -89,7 +91,7 @@ class NaturalGradient:
 
     delta: Array
     damping: Array
-    iterations: int = static(default=10)  # of conjugate gradients
+    iterations: int = static(default=10)  # of conjugate gradients, at most
     backtracks: int = static(default=10)
 
     def init(self, params: Tree) -> tuple[()]:
@@ -103,8 +105,9 @@ class NaturalGradient:
         def fisher(v: Tree) -> Tree:
             return add(product(v), v, self.damping)
 
-        s = conjugate_gradients(fisher, g, self.iterations)
-        curvature = jnp.maximum(inner(s, fisher(s)), jnp.finfo(self.delta.dtype).tiny)
+        # Below this residual there is only rounding; without an end there, 0/0 would follow.
+        s, _ = cg(fisher, g, tol=jnp.finfo(self.delta.dtype).eps, maxiter=self.iterations)
+        curvature = jnp.maximum(tree_vdot(s, fisher(s)), jnp.finfo(self.delta.dtype).tiny)
         length = jnp.sqrt(2 * self.delta / curvature)
         before = landscape.objective(params)
 
@@ -128,19 +131,3 @@ def natural_gradient(delta: float = 0.01, damping: float = 0.01) -> NaturalGradi
         if not isinstance(value, jax.core.Tracer) and not value > 0:
             raise InputError(f"{name} is {value}; expected a number above 0.")
     return NaturalGradient(as_float(delta), as_float(damping))
-
-
-def conjugate_gradients(matrix: Callable[[Tree], Tree], b: Tree, iterations: int) -> Tree:
-    """x with matrix(x) ≈ b for a positive definite matrix, from x = 0, in a fixed number of iterations."""
-
-    def iterate(_: Array, carry: tuple[Tree, Tree, Tree, Array]) -> tuple[Tree, Tree, Tree, Array]:
-        x, residual, direction, square = carry
-        image = matrix(direction)
-        tiny = jnp.finfo(square.dtype).tiny  # once the residual is 0, nothing moves any more
-        rate = square / jnp.maximum(inner(direction, image), tiny)
-        x, residual = add(x, direction, rate), add(residual, image, -rate)
-        new_square = inner(residual, residual)
-        return x, residual, add(residual, direction, new_square / jnp.maximum(square, tiny)), new_square
-
-    start = (jax.tree.map(jnp.zeros_like, b), b, b, inner(b, b))
-    return jax.lax.fori_loop(0, iterations, iterate, start)[0]

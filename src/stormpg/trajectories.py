@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from optax.tree_utils import tree_where
 
 from stormpg import fused
 from stormpg.compiler import as_one_function
 from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
-from stormpg.records import Tree, in_steps, where
+from stormpg.records import Tree, in_steps
 
 
 class Trajectories(NamedTuple):
@@ -69,7 +70,7 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
         )
         # A finished episode stays where it ended, so that no padded number is ever far out or infinite.
         going = alive & ~terminated
-        state, observation = where(going, (ahead, seen), (state, observation))
+        state, observation = tree_where(going, (ahead, seen), (state, observation))
         return (state, observation, going), transition
 
     def block(number: Any, carry: Any) -> tuple[Any, Trajectories]:

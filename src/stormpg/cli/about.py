@@ -56,6 +56,7 @@ def doctor_command(as_json: Json = False) -> None:
         "plotly",
         "pillow",
         "filelock",
+        "tomli-w",
     )
     optional = {
         "gymnasium": "environments outside JAX",

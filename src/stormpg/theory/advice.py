@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from optax.tree_utils import tree_vdot
 
 from stormpg import estimators
 from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.envs.chain import chain_tables
 from stormpg.estimators import Estimator, estimate
-from stormpg.records import Tree, add, inner, norm
+from stormpg.records import Tree, add, norm
 from stormpg.theory import tabular
 from stormpg.theory.bounds import Constants, Prescription, admissible, corollary, prescriptions
 from stormpg.trajectories import Trajectories, discounted, rollout
@@ -83,7 +84,7 @@ def pilot(env: AnyEnvironment, policy: Any, gamma: float, n: int, horizon: int, 
         signal=float((mean**2).sum()) - sigma2 / n,
         eta=eta,
         difference=float(((other - d) ** 2).sum(axis=1).mean()),
-        distance=eta**2 * float(inner(towards, towards)),
+        distance=eta**2 * float(tree_vdot(towards, towards)),
         phi2=float(weight[:, -1].var(ddof=1)),
     )
     return with_exact_parts(found, env, first, add(first, towards, eta), gamma, horizon, jnp.mean(b, axis=0))
@@ -109,7 +110,7 @@ def at_steps(policy: Any, params: Tree, towards: Tree, batch: Trajectories) -> t
 
     def of(s: Array, a: Array) -> tuple[Array, Array]:
         found = score(params, s, a)
-        return norm(found), inner(found, towards)
+        return norm(found), tree_vdot(found, towards)
 
     def curvature(pair: tuple[Array, Array]) -> Array:
         """By power iteration on products with the Hessian."""
@@ -140,7 +141,7 @@ def with_exact_parts(
         "value": value,
         "gap": float(tabular.optimum(tables, gamma, horizon)) - value,
         "sigma2": float(tabular.estimate_moments(tables, first, gamma, horizon, b).variance),
-        "signal": float(inner(*[tabular.gradient(tables, first, gamma, horizon)] * 2)),
+        "signal": float(tree_vdot(*[tabular.gradient(tables, first, gamma, horizon)] * 2)),
         "difference": float(difference.square),
         "phi2": float(tabular.weight_variance(tables, first, moved, horizon)[-1]),
     }

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from optax.tree_utils import tree_vdot
 
 from stormpg.algorithms import Algorithm
-from stormpg.records import Tree, add, inner, record, static
+from stormpg.records import Tree, add, record, static
 from stormpg.steps import Landscape
 
 
@@ -44,7 +45,7 @@ class Recorded:
         slope = self.exact(params)
         gap = add(g, slope, -1.0)
         here = state.iteration % self.length
-        note = lambda column, vector: column.at[here].set(inner(vector, vector))
+        note = lambda column, vector: column.at[here].set(tree_vdot(vector, vector))
         columns = (note(state.error, gap), note(state.gradient, slope), note(state.estimate, g))
         places = jax.tree.map(lambda column, x: column.at[here].set(x), state.params, params)
         return moved, Record(step, state.iteration + 1, *columns, places)
