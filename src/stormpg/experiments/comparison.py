@@ -42,9 +42,9 @@ def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[s
         {unit.algorithm: table for unit, table in zip(units, tables, strict=True)},
     )
     if tune:
-        tuning = Tuning(4, max(wanted.trajectories // 4, 50), min(wanted.seeds, 8))
+        tuning = Tuning(4, wanted.trajectories, min(wanted.seeds, 8))
         searches = searches_of(wanted.env, wanted.algorithms, tuning, wanted.switches, wanted.horizon)
-        tune_task(task, searches, wanted.seeds, shop, wanted.horizon)
+        tune_task(task, searches, wanted.seeds, shop)
     return write(shop.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
 
 

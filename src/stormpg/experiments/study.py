@@ -44,15 +44,19 @@ class Task:
     fixed: dict[str, Columns]
     tuned_settings: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     tuned: dict[str, Columns] = dataclasses.field(default_factory=dict)
+    tuned_trajectories: int = 0  # the budget of tuning and of the tuned runs
     tuning: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # what each configuration scored
 
     def curves(self) -> Curves:
-        return curves_of(self.fixed, self.tuned, self.trajectories)
+        return curves_of(self.env, self.fixed, self.trajectories, self.tuned, self.tuned_trajectories)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """What equal tuning spends on each algorithm: 3 · points configurations of so many seeds and trajectories."""
+    """What equal tuning spends on each algorithm: 3 · points configurations, each with this number of trajectories and seeds.
+
+    The tuned runs have the same number of trajectories.
+    """
 
     points: int
     trajectories: int
@@ -81,15 +85,15 @@ def searches_of(
     return {name: tuning_units(env, name, *sizes, shared_settings(name, switches), horizon) for name in algorithms}
 
 
-def tune_task(
-    task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop, horizon: int | None = None
-) -> None:
-    """Tune every algorithm equally, run the best settings on fresh seeds, and put both into the task."""
+def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop) -> None:
+    """Tune every algorithm equally, run the best settings on fresh seeds with the same budget, and put both into the task."""
+    one = next(unit for search in searches.values() for unit in search)
+    task.tuned_trajectories = one.trajectories
     tables = iter(shop.run([unit for search in searches.values() for unit in search]))
     for name, search in searches.items():
         task.tuned_settings[name], task.tuning[name] = best_setting(search, [next(tables) for _ in search])
     fresh = [
-        Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), task.trajectories, seeds, FRESH_SEED, horizon)
+        Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), one.trajectories, seeds, FRESH_SEED, one.horizon)
         for name, settings in task.tuned_settings.items()
     ]
     task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))
