@@ -258,7 +258,7 @@ def test_a_setting_that_diverged_is_never_the_best():
         tuning.best_setting(units, tuning_tables(np.full((3, 4), np.nan)))
 
 
-def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(tmp_path):
+def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(tmp_path, monkeypatch):
     wanted = comparison.Comparison("lqr", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
     data = comparison.compare(Workshop(tmp_path), wanted, True, [])
     assert data["environments"][0]["algorithms"]["gpomdp"]["curves"]["tuned"]["grid"][-1] == 60
@@ -266,6 +266,17 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     assert {part: len(found) for part, found in configs.items()} == {"tuning": 5, "tuned": 2, "given": 2}
     assert {config["trajectories"] for found in configs.values() for config in found} == {60}
     assert {config["horizon"] for found in configs.values() for config in found} == {6}
+    # A folder of an earlier version, whose tuning was shorter, can still be reported on.
+    shutil.rmtree(tmp_path / "tuning")
+    units = [unit for name in wanted.algorithms for unit in tuning.tuning_units("lqr", name, 4, 40, 2, {}, 6)]
+    Workshop(tmp_path).run(units)
+    monkeypatch.setattr("stormpg.experiments.units.train", None)
+    with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
+        comparison.compare(Workshop(tmp_path), wanted, True, [])
+    chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "tuned"]
+    monkeypatch.setattr("stormpg.experiments.study.best_setting", lambda search, tables: (chosen.pop(0), []))
+    again = comparison.compare(Workshop(tmp_path, train=False), wanted, True, [])
+    assert again["environments"] == data["environments"]
     seeds = {part: {seed for config in found for seed in config["seeds"]} for part, found in configs.items()}
     assert not seeds["tuning"] & (seeds["tuned"] | seeds["given"])
 

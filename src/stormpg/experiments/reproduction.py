@@ -12,7 +12,17 @@ from stormpg.experiments.content import content
 from stormpg.experiments.limits import judge_limits, limit_units
 from stormpg.experiments.paper import FIGURES, Figure, settings_for
 from stormpg.experiments.protocols import WINDOW, Curves
-from stormpg.experiments.study import Switches, Task, Tuning, claim_folder, fixed_unit, searches_of, shared_settings, tune_task
+from stormpg.experiments.study import (
+    Switches,
+    Task,
+    Tuning,
+    claim_folder,
+    fixed_unit,
+    searches_of,
+    shared_settings,
+    tune_task,
+    tuning_for,
+)
 from stormpg.experiments.units import Unit
 from stormpg.experiments.workshop import Workshop
 from stormpg.report.write import write_report
@@ -35,9 +45,6 @@ NOTES = (
     "GPOMDP on Mountain-Car: the paper left it out and its Table 3 has no row; it runs with Table 2's η = 0.005 and S0 = 25.",
     "Two readings of each environment: the paper's text (+1 a step) and rllab's for Cart-Pole, rllab's (with a model of its "
     "Box2D physics) and Gym's for Mountain-Car.",
-    "Equal tuning (c) has a budget of its own, for the time it takes: "
-    + " and ".join(f"{tuning.trajectories} trajectories on {env}" for env, tuning in TUNING.items())
-    + ", for tuning and for the tuned runs alike. Claims that need more are not measured under (c).",
     f"A curve's point is the mean over the {WINDOW} trajectories before it. Every trajectory counts, "
     "those of large batches too.",
 )
@@ -58,7 +65,9 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
     """Run what is missing, judge the claims, write the report, and return what it says."""
     units = base_units(plan)
     tuned, grids = (TUNING, robustness_grids(plan)) if full else ({}, {})
-    searches = {env: searches_of(env, TUNED, cut(tuning, plan), plan.switches) for env, tuning in tuned.items()}
+    searches = {
+        env: searches_of(env, TUNED, tuning_for(shop, env, cut(tuning, plan)), plan.switches) for env, tuning in tuned.items()
+    }
     known = [
         *units.values(),
         *limit_units(),
@@ -81,7 +90,17 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
     curves = {task.env: task.curves() for task in tasks}
     judged = [row for figure in FIGURES for row in judge_figure(figure, curves[figure.env])]
     notes = list(NOTES)
-    if not full:
+    if full:
+        notes.append(
+            "Equal tuning (c) has a budget of its own, for the time it takes. "
+            + " ".join(
+                f"{task.env}: {task.tuning_trajectories} trajectories in tuning, {task.tuned_trajectories} in the tuned runs."
+                for task in tasks
+                if task.tuned
+            )
+            + " Claims that need more are not measured under (c)."
+        )
+    else:
         notes.append("Equal tuning (c), robustness and variance were not measured: `stormpg reproduce --full` does.")
     data = content(
         "STORM-PG: the paper's experiments, run again",
