@@ -194,6 +194,11 @@ def test_reproduce_in_small(command, tmp_path, small_paper):
     assert (results / "runs" / "cartpole-continuous" / "storm-pg" / "metrics.parquet").stat().st_mtime_ns == kept
     tables = (results / "tables.md").read_text()
     assert "Share of the grid within 5 %" in tables
+    counted = "(b) IQM: 4 claims tested"  # of sensitivity: the budget is too small for the others
+    assert counted in tables
+    assert counted in (results / "report.html").read_text()
+    assert counted in " ".join(out.split())
+    assert "cartpole-continuous: 60 trajectories in tuning, 60 in the tuned runs." in tables
     assert "storm-pg tolerates more settings than svrpg" in tables
     # The report again, without training; and another study is refused.
     (results / "report.html").unlink()
