@@ -35,6 +35,20 @@ def test_train_writes_a_run_and_evaluate_reads_it(command, tmp_path):
     assert first == command("evaluate", "run", "--episodes", "5", "--deterministic", "--json")
 
 
+def test_every_policy_is_evaluated_on_episodes_of_its_own(command, monkeypatch):
+    """Copies of one policy under three training seeds: with common episodes their means would be equal."""
+    from stormpg import store
+
+    assert command("train", "pendulum", *QUICK, "--out", "run")[0] == 0
+    setting, _, params = next(store.Run(Path("run")).iterates("last"))
+    monkeypatch.setattr(store.Run, "iterates", lambda run, which: [(setting, seed, params) for seed in (0, 1, 2)])
+    evaluate = lambda seed: command("evaluate", "run", "--episodes", "20", "--seed", seed, "--json")
+    means = json.loads(evaluate("0")[1].splitlines()[-1])["return_by_seed"]
+    assert len(set(means)) == 3
+    assert evaluate("0") == evaluate("0")
+    assert evaluate("0") != evaluate("1")
+
+
 def test_the_same_command_twice_is_the_same_file(command, tmp_path):
     for name in ("one", "two"):
         assert command("train", "cartpole-continuous", *QUICK, "--out", name)[0] == 0
@@ -183,6 +197,11 @@ def test_reproduce_in_small(command, tmp_path, small_paper):
     assert (results / "runs" / "cartpole-continuous" / "storm-pg" / "metrics.parquet").stat().st_mtime_ns == kept
     tables = (results / "tables.md").read_text()
     assert "Share of the grid within 5 %" in tables
+    counted = "(b) IQM: 4 claims tested"  # of sensitivity: the budget is too small for the others
+    assert counted in tables
+    assert counted in (results / "report.html").read_text()
+    assert counted in " ".join(out.split())
+    assert "cartpole-continuous: 60 trajectories in tuning, 60 in the tuned runs." in tables
     assert "storm-pg tolerates more settings than svrpg" in tables
     # The report again, without training; and another study is refused.
     (results / "report.html").unlink()

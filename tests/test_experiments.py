@@ -1,23 +1,26 @@
 """Studies: units that are kept, protocols, claims with known answers, equal tuning, robustness, variance."""
 
+import functools
 import json
 import os
 import shutil
 
+import jax
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import stormpg
 from stormpg.columns import mean_return
 from stormpg.errors import InputError
-from stormpg.experiments import claims, comparison, protocols, robustness, tuning, variance, workers
+from stormpg.experiments import claims, comparison, protocols, quantities, robustness, tuning, variance, workers
 from stormpg.experiments.content import simple
 from stormpg.experiments.paper import FIGURES
 from stormpg.experiments.reproduction import judge_figure, sensitivity_rows
 from stormpg.experiments.study import claim_folder
 from stormpg.experiments.units import Unit, compute_unit, keep_unit, split_settings
 from stormpg.experiments.workshop import Workshop
-from stormpg.stats import Interval
+from stormpg.stats import iqm, percentiles
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +34,13 @@ SMALL = Unit(
     2,
     horizon=6,
 )
+
+
+STUDY_PARTS = {
+    "tuning": "tuning/*/*/*/config.json",
+    "tuned": "runs/*/*-tuned/config.json",
+    "given": "runs/*/*[!d]/config.json",
+}
 
 
 def table(runs: np.ndarray, grid: np.ndarray = GRID) -> dict[str, np.ndarray]:
@@ -105,15 +115,66 @@ def test_a_folder_of_another_study_is_refused(tmp_path):
 
 def test_the_papers_protocol_is_a_selection():
     runs = np.arange(30.0)[:, None] * np.ones(len(GRID))
-    best = protocols.curve(table(runs), 4000, protocols.PROTOCOLS["paper"])
+    best = protocols.curve(runs, GRID, protocols.PROTOCOLS["paper"], "task", "a")
     assert best.interval.estimate[-1] == np.mean(np.arange(20, 30))
-    everyone = protocols.curve(table(runs), 4000, protocols.PROTOCOLS["all"])
+    assert sorted(best.runs[:, 0]) == list(range(20, 30))
+    assert best.interval.low[-1] < 22 < 25 < best.interval.high[-1]  # of the ten alone it would be 22.6 to 26.4
+    everyone = protocols.curve(runs, GRID, protocols.PROTOCOLS["all"], "task", "a")
     assert everyone.interval.estimate[-1] == pytest.approx(14.5)
     assert len(everyone.runs) == 30
+    assert best.seeds == everyone.seeds == 30
+
+
+def test_algorithms_and_environments_are_resampled_independently():
+    """The same runs under other names: what resample k of one draws says nothing about resample k of another."""
+    columns = table(np.random.default_rng(0).normal(size=(30, len(GRID))))
+    runs = {"a": columns, "b": columns}
+    found = [protocols.curves_of(env, runs, 4000, runs, 4000) for env in ("here", "there")]
+    for key in protocols.PROTOCOLS:
+        ends = [one[key][name].interval.draws[:, -1] for one in found for name in runs]
+        assert np.abs(np.corrcoef(ends) - np.eye(4)).max() < 0.15, key
+    again = protocols.curves_of("here", {"a": columns}, 4000)["paper"]["a"].interval.draws
+    np.testing.assert_array_equal(again, found[0]["paper"]["a"].interval.draws)
+
+
+def test_a_threshold_varies_with_the_resample():
+    """Seeds that differ in height alone: each curve reaches its own 99 % at the same place, wherever it ends."""
+    heights = np.linspace(50, 150, 12)[:, None]
+    curves = protocols.curves_of("task", {"storm-pg": table(np.minimum(GRID / 1000, 1.0) * heights)}, 4000)["all"]
+    assert np.ptp(curves["storm-pg"].interval.draws[:, -1]) > 20
+    found = quantities.reaches_maximum("storm-pg")(curves)
+    assert found.low == found.estimate == found.high
+    found = quantities.reasonable("storm-pg")(curves)
+    assert found.low == found.estimate == found.high
+    flat = {"storm-pg": table(np.full((12, len(GRID)), 5.0))}
+    assert np.isnan(quantities.reasonable("storm-pg")(protocols.curves_of("task", flat, 4000)["all"]).low)
+
+
+def test_tuned_runs_have_a_budget_of_their_own():
+    short = protocols.grid_for(1000)
+    tuned = {name: table(np.tile(np.minimum(short / 400, 1.0), (6, 1)), short) for name in FIGURES[0].algorithms}
+    curves = protocols.curves_of("task", {name: ramp(50) for name in tuned}, 4000, tuned, 1000)
+    assert [curves[key]["storm-pg"].grid[-1] for key in ("all", "tuned")] == [4000, 1000]
+    results = {row["id"].split("@")[0]: row["results"] for row in judge_figure(FIGURES[0], curves)}
+    assert results["cart-pole/storm-pg/within-500"].keys() == protocols.PROTOCOLS.keys()
+    assert "tuned" not in results["cart-pole/storm-pg/lead/svrpg"]  # which needs 1500
+
+
+def test_the_number_of_claims_is_said():
+    rows = judge_figure(FIGURES[0], protocols.curves_of("task", {name: ramp(50) for name in FIGURES[0].algorithms}, 4000))
+    told = claims.multiplicity([*rows, {"results": {"all": {"verdict": claims.HOLDS}}}], {"all": "(b) IQM", "tuned": "(c)"})
+    assert "(b) IQM: 10 claims tested, 10 decided, about 0.5 to be expected by chance, 10 decided alike" in told
+    assert "(c)" not in told
+    rows[0]["results"]["all"].update(verdict=claims.UNCLEAR, unanimous=False)
+    rows[1]["results"]["all"].update(unanimous=False)
+    assert "10 claims tested, 9 decided, about 0.5 to be expected by chance, 8 decided alike" in claims.multiplicity(
+        rows, {"all": "(b)"}
+    )
+    assert claims.multiplicity([], {"all": "(b)"}) == ""
 
 
 def judged(**runs) -> dict[str, dict[str, str]]:
-    curves = protocols.curves_of({name.replace("_", "-"): columns for name, columns in runs.items()}, {}, 4000)
+    curves = protocols.curves_of("task", {name.replace("_", "-"): columns for name, columns in runs.items()}, 4000)
     return {row["id"].split("@")[0]: row["results"]["all"] for row in judge_figure(FIGURES[0], curves)}
 
 
@@ -134,11 +195,12 @@ def test_never_is_not_before_never():
     low = ramp(1000, top=50.0)
     rows = judged(gpomdp=low, svrpg=low, srvr_pg=ramp(1500), storm_pg=ramp(480))
     assert rows["cart-pole/svrpg/lead/gpomdp"]["verdict"] == claims.UNCLEAR
-    assert rows["cart-pole/storm-pg/lead/gpomdp"] == {"figure": "∞", "interval": "∞ to ∞", "verdict": claims.HOLDS}
+    ahead = {"figure": "∞", "interval": "∞ to ∞", "verdict": claims.HOLDS, "unanimous": True}
+    assert rows["cart-pole/storm-pg/lead/gpomdp"] == ahead
 
 
 def test_a_budget_too_small_is_not_judged():
-    curves = protocols.curves_of({name: ramp(50) for name in FIGURES[0].algorithms}, {}, 400)
+    curves = protocols.curves_of("task", {name: ramp(50) for name in FIGURES[0].algorithms}, 400)
     rows = judge_figure(FIGURES[0], curves)
     assert {verdict: n for verdict, n in claims.count_verdicts(rows, "all").items() if n} == {claims.UNMEASURED: len(rows)}
 
@@ -150,14 +212,17 @@ def test_mountain_car_claims():
         return table(np.tile(-830 + np.minimum(grid / reach, 1.0) * (last + 830), (6, 1)), grid)
 
     runs = {"gpomdp": rise(3000, -400.0), "svrpg": rise(1300), "srvr-pg": rise(1400), "storm-pg": rise(300)}
-    rows = judge_figure(FIGURES[2], protocols.curves_of(runs, {}, 1500))
+    rows = judge_figure(FIGURES[2], protocols.curves_of("task", runs, 1500))
     assert {row["results"]["all"]["verdict"] for row in rows} == {claims.HOLDS}
     runs["storm-pg"] = table(np.where(grid > 1000, -400.0, np.tile(rise(300)["return"][: len(grid)], (6, 1))), grid)
     rows = {
         row["id"].split("@")[0]: row["results"]["all"]["verdict"]
-        for row in judge_figure(FIGURES[2], protocols.curves_of(runs, {}, 1500))
+        for row in judge_figure(FIGURES[2], protocols.curves_of("task", runs, 1500))
     }
     assert rows["mountain-car/storm-pg/ahead-at-200/svrpg"] == claims.HOLDS
+    assert rows["mountain-car/storm-pg/stable-by-600"] == claims.HOLDS  # it never falls below its end
+    assert rows["mountain-car/svrpg/late"] == claims.FAILS
+    assert rows["mountain-car/gpomdp/does-not-converge"] == claims.HOLDS
 
 
 @pytest.mark.parametrize("points", [4, 8])
@@ -166,18 +231,54 @@ def test_every_algorithm_gets_the_same_number_of_configurations(points):
     assert sizes == {3 * points}
 
 
-def test_the_best_setting_is_found_and_fresh_seeds_are_fresh():
-    units = tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
-    assert tuning.TUNING_SEED + 100 < tuning.FRESH_SEED
+def tuning_tables(scores: np.ndarray) -> list[dict[str, np.ndarray]]:
+    """The tables of three seeds for each shape and setting, whose return is given."""
     tables = []
-    for shape in range(3):
-        parts = [table(np.full((3, len(GRID)), 10.0 * shape - setting)) for setting in range(4)]
+    for shape in scores:
+        parts = [table(np.full((3, len(GRID)), score)) for score in shape]
         for setting, part in enumerate(parts):
             part["setting"][:] = setting
         tables.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
-    best, areas = tuning.best_setting(units, tables)
+    return tables
+
+
+def test_the_best_setting_is_found():
+    units = tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
+    best, areas = tuning.best_setting(units, tuning_tables(10.0 * np.arange(3)[:, None] - np.arange(4)))
     assert best == units[2].settings[0]
     assert max(areas) == areas[8] == 20.0
+
+
+def test_a_setting_that_diverged_is_never_the_best():
+    units = tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
+    scores = np.full((3, 4), -5.0)
+    scores[0, 0], scores[1, 1], scores[2, 2], scores[2, 3] = np.nan, np.inf, -np.inf, -4.0
+    assert tuning.best_setting(units, tuning_tables(scores))[0] == units[2].settings[3]
+    with pytest.raises(InputError, match="none of the 12 configurations of gpomdp on cartpole-continuous has a finite mean"):
+        tuning.best_setting(units, tuning_tables(np.full((3, 4), np.nan)))
+
+
+def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(tmp_path, monkeypatch):
+    wanted = comparison.Comparison("lqr", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
+    data = comparison.compare(Workshop(tmp_path), wanted, True, [])
+    assert data["environments"][0]["algorithms"]["gpomdp"]["curves"]["tuned"]["grid"][-1] == 60
+    configs = {part: [json.loads(f.read_text()) for f in tmp_path.glob(glob)] for part, glob in STUDY_PARTS.items()}
+    assert {part: len(found) for part, found in configs.items()} == {"tuning": 5, "tuned": 2, "given": 2}
+    assert {config["trajectories"] for found in configs.values() for config in found} == {60}
+    assert {config["horizon"] for found in configs.values() for config in found} == {6}
+    # A folder of an earlier version, whose tuning was shorter, can still be reported on.
+    shutil.rmtree(tmp_path / "tuning")
+    units = [unit for name in wanted.algorithms for unit in tuning.tuning_units("lqr", name, 4, 40, 2, {}, 6)]
+    Workshop(tmp_path).run(units)
+    monkeypatch.setattr("stormpg.experiments.units.train", None)
+    with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
+        comparison.compare(Workshop(tmp_path), wanted, True, [])
+    chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "tuned"]
+    monkeypatch.setattr("stormpg.experiments.study.best_setting", lambda search, tables: (chosen.pop(0), []))
+    again = comparison.compare(Workshop(tmp_path, train=False), wanted, True, [])
+    assert again["environments"] == data["environments"]
+    seeds = {part: {seed for config in found for seed in config["seeds"]} for part, found in configs.items()}
+    assert not seeds["tuning"] & (seeds["tuned"] | seeds["given"])
 
 
 def test_area_counts_trajectories_not_iterations():
@@ -193,11 +294,17 @@ def test_the_share_of_good_settings():
     curves = np.zeros((2, 2, 5, 3))
     curves[0, 0, :, -1], curves[0, 1, :, -1], curves[1, 0, :, -1] = 100, 96, 94
     assert robustness.good_share(curves).estimate == 0.5
-    narrow, wide = (Interval(np.asarray(x), np.asarray(x), np.asarray(x), np.full(10, x)) for x in (0.2, 0.6))
+    random = np.random.default_rng(0).normal(scale=0.02, size=(3, 1000))
+    narrow, alike, wide = (percentiles(x, x + noise) for x, noise in zip((0.2, 0.21, 0.6), random, strict=True))
     shares = {(name, b): wide if name == "storm-pg" else narrow for name in robustness.METHODS for b in (False, True)}
-    rows = sensitivity_rows("cartpole-continuous", shares)
+    rows = sensitivity_rows("cartpole-continuous", shares, 10)
     assert len(rows) == 4
     assert {row["results"]["all"]["verdict"] for row in rows} == {claims.HOLDS}
+    rows = sensitivity_rows("cartpole-continuous", shares | {("storm-pg", True): alike, ("storm-pg", False): alike}, 10)
+    assert {row["results"]["all"]["verdict"] for row in rows} == {claims.UNCLEAR}
+    shares |= {("storm-pg", True): narrow, ("svrpg", True): wide}
+    rows = {row["id"]: row["results"]["all"]["verdict"] for row in sensitivity_rows("cartpole-continuous", shares, 10)}
+    assert rows["robustness/svrpg/B@cartpole-continuous"] == claims.FAILS
 
 
 def test_grids_are_one_batch_where_the_rows_are_floats():
@@ -211,8 +318,23 @@ def test_variance_of_a_plain_estimator_has_no_bias_and_falls_with_the_batch(monk
     """On a small chain: the bias is within the noise, and four times the batch has about a quarter of the variance."""
     monkeypatch.setattr(variance, "RESAMPLES", 400)
     env = stormpg.make("chain")
-    few, many = (variance.along(env, stormpg.make_algorithm("gpomdp", S0=S0, eta=1e-6), [S0], 4, 4, 3000) for S0 in (10, 40))
-    assert few["variance"] == few["plain"]
+    algorithm = stormpg.make_algorithm("gpomdp", S0=10, eta=1e-6)
+    four = stormpg.make_algorithm("gpomdp", S0=40, eta=1e-6)
+    few, many = variance.along(env, algorithm, [10], 4, 4, 3000), variance.along(env, four, [40], 4, 4, 3000)
+    # The same from batches of its own, by the public functions.
+    policy = stormpg.policy_for(env)
+
+    @jax.jit
+    def sampled(params, key):
+        batch = stormpg.rollout(env, policy, params, key, 10, env.horizon)
+        return ravel_pytree(stormpg.gradient(algorithm.estimator, policy, params, batch))[0]
+
+    trained, keys = stormpg.train(env, algorithm, 10, 4), jax.random.split(jax.random.key(9), 400)
+    spreads = [
+        np.asarray(jax.lax.map(functools.partial(sampled, trained.params("last", seed=seed)), keys)).var(axis=0, ddof=1).sum()
+        for seed in range(4)
+    ]
+    assert few["variance"][0] == pytest.approx(iqm(np.array(spreads)), rel=0.2)
     assert abs(few["bias"][0]) < 0.1 * few["variance"][0]
     assert 3 < few["variance"][0] / many["variance"][0] < 5.3
 

@@ -51,7 +51,7 @@ def played(run: Path, seed: int, episodes: int = 1, deterministic: bool = True) 
     """What `evaluate` says of one of a run's policies."""
     back = store.Run(run)
     params = next(params for _, own, params in back.iterates("last") if own == seed)
-    return stormpg.evaluate(back.env, back.policies[0], params, episodes, 0, deterministic, back.horizon)
+    return stormpg.evaluate(back.env, back.policies[0], params, episodes, 0, deterministic, back.horizon, (0, seed))
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

@@ -33,9 +33,13 @@ class Greedy(NamedTuple):
         return jnp.zeros(())
 
 
-def episodes_key(seed: int) -> Array:
-    """The key of the episodes that are played with a seed, apart from the keys a training run with it draws."""
-    return jax.random.fold_in(jax.random.key(seed), 2**31)
+def episodes_key(seed: int, run: tuple[int, ...] = ()) -> Array:
+    """The key of the episodes that are played with a seed, apart from the keys a training run with it draws.
+
+    `run`: numbers that name one of several policies (setting and training seed). Each has episodes of its own, so that the
+    errors of their means are independent.
+    """
+    return functools.reduce(jax.random.fold_in, run, jax.random.fold_in(jax.random.key(seed), 2**31))
 
 
 def evaluate(
@@ -46,9 +50,13 @@ def evaluate(
     seed: int = 0,
     deterministic: bool = False,
     horizon: int | None = None,
+    run: tuple[int, ...] = (),
 ) -> Evaluation:
-    """Play episodes with the policy as it samples, or (deterministic) with its mode."""
-    key = episodes_key(seed)
+    """Play episodes with the policy as it samples, or (deterministic) with its mode.
+
+    `run`: to play several policies with one seed and independent episodes, the numbers that name this one.
+    """
+    key = episodes_key(seed, run)
     length = env.horizon if horizon is None else horizon
     if isinstance(env, OutsideEnvironment):
         with Sampler(env, length) as sampler:

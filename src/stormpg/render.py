@@ -86,7 +86,8 @@ def render(
     with contextlib.closing(kind(run.env, policy, params, deterministic)) as stage:
         done = Rendering(file, frame_rate(fps, stage.rate, file), [], [])
         # As `evaluate` and the rollouts draw them.
-        keys = jax.random.split(episodes_key(seed), (episodes, 3))
+        own = run.seeds[0] if policy_seed is None else policy_seed
+        keys = jax.random.split(episodes_key(seed, (0, own)), (episodes, 3))
         draws = noise_of(policy, keys[:, 1], run.horizon)
         frames = film((stage.episode(keys[i], draws[i]) for i in range(episodes)), done)
 

@@ -1,5 +1,10 @@
-"""Statistics over seeds. The seed is the unit of replication: every interval is a bootstrap over seeds, by SciPy."""
+"""Statistics over seeds. The seed is the unit of replication: every interval is a bootstrap over seeds, by SciPy.
 
+Intervals are expanded percentile intervals (Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 5.3):
+with few seeds the plain percentiles are too narrow, so they are read further out, by as much as Student's t asks for.
+"""
+
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,12 +13,13 @@ import numpy as np
 
 LEVEL = 0.95  # of every interval
 RESAMPLES = 1000
+BATCH = 300_000  # numbers that are resampled at a time
 
 Statistic = Callable[..., Any]  # of values and an axis, as np.mean
 
 
 class Interval(NamedTuple):
-    """An estimate with its percentile bootstrap interval, and what it was made from."""
+    """An estimate with its expanded percentile bootstrap interval, and what it was made from."""
 
     estimate: np.ndarray
     low: np.ndarray
@@ -26,6 +32,39 @@ def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
     from scipy.stats import trim_mean
 
     return trim_mean(values, 0.25, axis=axis)
+
+
+def best_mean(count: int) -> Statistic:
+    """The mean of the `count` best curves: those with the largest mean over the last axis. Of a resample, its own best."""
+
+    def statistic(values: np.ndarray, axis: int = 0) -> np.ndarray:
+        score = np.expand_dims(values.mean(axis=-1), -1)
+        size = min(count, values.shape[axis])
+        chosen = np.take(np.argpartition(-score, size - 1, axis=axis), range(size), axis=axis)
+        return np.take_along_axis(values, chosen, axis).mean(axis=axis)
+
+    return statistic
+
+
+def stream(*names: str) -> int:
+    """The seed of the resamples of what is named: everything has a stream of its own, the same in every process."""
+    return int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "big")
+
+
+def expanded(*seeds: int) -> float:
+    """The level at which percentiles are read so that the interval covers LEVEL. `seeds`: of each group that is resampled.
+
+    A bootstrap over n seeds has a variance too small by (n − 1)/n, and its percentiles are those of a normal law where
+    Student's t with Σ (n − 1) degrees of freedom is due.
+    """
+    from scipy.stats import norm, t
+
+    several = [n for n in seeds if n > 1]
+    if not several:
+        return LEVEL
+    least = min(several)
+    reach = (least / (least - 1)) ** 0.5 * t.ppf((1 + LEVEL) / 2, sum(several) - len(several))
+    return float(1 - 2 * norm.sf(reach))
 
 
 def curves(columns: Mapping[str, np.ndarray], grid: np.ndarray, window: int = 1) -> np.ndarray:
@@ -46,7 +85,10 @@ def curves(columns: Mapping[str, np.ndarray], grid: np.ndarray, window: int = 1)
 
 
 def interval(values: np.ndarray, statistic: Statistic = np.mean, seed: int = 0) -> Interval:
-    """A statistic over seeds (the first axis) of numbers or curves. A lone seed has an interval of no width."""
+    """A statistic over seeds (the first axis) of numbers or curves. A lone seed has an interval of no width.
+
+    `seed`: of the resamples, see `stream`. Two that are to be compared need different ones.
+    """
     return stratified([values], statistic, seed)
 
 
@@ -54,17 +96,20 @@ def stratified(groups: Sequence[np.ndarray], statistic: Statistic = np.mean, see
     """A statistic over all seeds of several groups (environments, say); a resample draws within each group."""
     from scipy.stats import bootstrap
 
-    pooled = lambda *parts, axis: statistic(np.concatenate(parts, axis=axis), axis=axis)
-    estimate = np.asarray(pooled(*groups, axis=0))
+    estimate = np.asarray(statistic(np.concatenate(groups), axis=0))
     if min(len(group) for group in groups) < 2:
         return Interval(estimate, estimate, estimate, estimate[None])
+
+    def resampled(*rows: np.ndarray, axis: int) -> np.ndarray:  # whole seeds: what is drawn is their numbers
+        drawn = np.concatenate([group[chosen] for group, chosen in zip(groups, rows, strict=True)], axis=1)
+        return np.moveaxis(np.asarray(statistic(drawn, axis=1)), 0, -1)
+
     drawn = bootstrap(
-        tuple(groups),
-        pooled,
-        axis=0,
+        tuple(np.arange(len(group)) for group in groups),
+        resampled,
         n_resamples=RESAMPLES,
-        batch=50,
-        confidence_level=LEVEL,
+        batch=max(BATCH // sum(group.size for group in groups), 1),
+        confidence_level=expanded(*map(len, groups)),
         method="percentile",
         rng=np.random.default_rng(seed),
     )
@@ -76,19 +121,26 @@ def stratified(groups: Sequence[np.ndarray], statistic: Statistic = np.mean, see
     )
 
 
-def percentiles(estimate: Any, draws: np.ndarray) -> Interval:
-    """The interval of a number computed from each resample, infinite ones included; not a number where none is."""
+def percentiles(estimate: Any, draws: np.ndarray, *seeds: int) -> Interval:
+    """The interval of a number computed from each resample, infinite ones included; not a number where none is.
+
+    `seeds`: of each group that it was computed from, for `expanded`; without them the percentiles are the plain ones.
+    """
     if np.isnan(draws).any():
         return Interval(np.asarray(estimate), np.asarray(np.nan), np.asarray(np.nan), draws)
     # Not interpolated: between a number and "never" there is nothing.
-    low = np.quantile(draws, (1 - LEVEL) / 2, axis=0, method="lower")
-    high = np.quantile(draws, (1 + LEVEL) / 2, axis=0, method="higher")
+    level = expanded(*seeds)
+    low = np.quantile(draws, (1 - level) / 2, axis=0, method="lower")
+    high = np.quantile(draws, (1 + level) / 2, axis=0, method="higher")
     return Interval(np.asarray(estimate), low, high, draws)
 
 
-def first_reach(curve: np.ndarray, grid: np.ndarray, threshold: float) -> np.ndarray:
-    """The first point of the grid where a curve (last axis) is at the threshold or above; infinite where it never is."""
-    reached = curve >= threshold
+def first_reach(curve: np.ndarray, grid: np.ndarray, threshold: Any) -> np.ndarray:
+    """The first point of the grid where a curve (last axis) is at the threshold or above; infinite where it never is.
+
+    One threshold, or one for each curve.
+    """
+    reached = curve >= np.asarray(threshold)[..., None]
     return np.where(reached.any(axis=-1), grid[reached.argmax(axis=-1)], np.inf)
 
 
@@ -101,11 +153,16 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, seed: int = 0) -> I
     if min(len(x), len(y)) < 2:
         return Interval(estimate, estimate, estimate, estimate[None])
     drawn = bootstrap(
-        (x, y), share, n_resamples=RESAMPLES, confidence_level=LEVEL, method="percentile", rng=np.random.default_rng(seed)
+        (x, y),
+        share,
+        n_resamples=RESAMPLES,
+        confidence_level=expanded(len(x), len(y)),
+        method="percentile",
+        rng=np.random.default_rng(seed),
     )
     return Interval(estimate, drawn.confidence_interval.low, drawn.confidence_interval.high, drawn.bootstrap_distribution)
 
 
-def profile(values: np.ndarray, thresholds: np.ndarray) -> Interval:
+def profile(values: np.ndarray, thresholds: np.ndarray, seed: int = 0) -> Interval:
     """The share of seeds above each threshold: a performance profile."""
-    return interval((values[:, None] > thresholds).astype(float))
+    return interval((values[:, None] > thresholds).astype(float), seed=seed)

@@ -16,7 +16,7 @@ from stormpg.experiments.study import ABOUT, check_algorithms, read_about
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
 from stormpg.options import without_secrets
-from stormpg.report.tables import LEGEND, result_rows, short_verdicts
+from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
 Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
@@ -122,6 +122,8 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         for key, protocol in data["protocols"].items():
             counts = count_verdicts(data["claims"], key)
             out.print(f"{protocol['label']}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()), highlight=False)
+        for sentence in multiplicity(data):
+            out.print(sentence, highlight=False)
     out.print(f"Open {folder / 'report.html'}; figures, tables.md, claims.json and all runs are beside it.", highlight=False)
     claims = {claim["id"]: {k: r["verdict"] for k, r in claim["results"].items()} for claim in data["claims"]}
     finals = {

@@ -115,15 +115,17 @@ def evaluate_command(
     episodes: Annotated[int, typer.Option(min=1, help="For each seed.")] = 100,
     which: Annotated[str, typer.Option(help=f"The iterate: {', '.join(ITERATES)}.")] = "last",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the mode of the policy.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the episodes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the episodes; every policy of the run gets different ones.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Play fresh episodes with the policies of a run."""
     loaded = store.Run(run)
     means = np.array(
         [
-            play(loaded.env, loaded.policies[setting], params, episodes, seed, deterministic, loaded.horizon).returns.mean()
-            for setting, _, params in loaded.iterates(which)
+            play(
+                loaded.env, loaded.policies[setting], params, episodes, seed, deterministic, loaded.horizon, (setting, own)
+            ).returns.mean()
+            for setting, own, params in loaded.iterates(which)
         ]
     )
     row = [

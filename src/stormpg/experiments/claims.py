@@ -11,17 +11,24 @@ from typing import Any
 import numpy as np
 
 from stormpg.experiments.paper import CLAIMED_MAXIMUM
-from stormpg.experiments.protocols import Curve
-from stormpg.stats import Interval, percentiles
+from stormpg.experiments.quantities import (
+    NEAR_MAXIMUM,
+    REASONABLE,
+    STABLE,
+    Algorithms,
+    ahead_at,
+    lead,
+    reaches_maximum,
+    reasonable,
+    shortfall,
+    unsteadiness,
+)
+from stormpg.stats import LEVEL, RESAMPLES, Interval
 
 HOLDS, FAILS, UNCLEAR, UNMEASURED = VERDICTS = ("holds", "does not hold", "cannot be told", "not measured")
+DECIDED = (HOLDS, FAILS)
 
-NEAR_MAXIMUM = 0.99  # of the largest return: the curve has reached the maximum
 ABOUT = 1.5  # "about N" is between N / 1.5 and 1.5 N
-REASONABLE = 0.9  # of the way from the first return to STORM-PG's last one: a reasonable result
-STABLE = 0.05  # of that way: a curve that falls no further below its end is stable
-
-Algorithms = Mapping[str, Curve]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +46,22 @@ class Claim:
     infinite: str = "never"  # what an infinite figure means
 
     def verdict(self, found: Interval) -> str:
-        if np.isnan([found.estimate, found.low, found.high]).any():
+        return self.side(found.estimate, found.low, found.high)
+
+    def side(self, *numbers: Any) -> str:
+        """On which side of the sentence all of these numbers are."""
+        if np.isnan(numbers).any():
             return UNCLEAR
-        if self.low <= found.low and found.high <= self.high:
+        if self.low <= min(numbers) and max(numbers) <= self.high:
             return HOLDS
-        return FAILS if found.high < self.low or found.low > self.high else UNCLEAR
+        return FAILS if max(numbers) < self.low or min(numbers) > self.high else UNCLEAR
+
+    def unanimous(self, found: Interval) -> bool:
+        """Whether the verdict is decided, and all resamples are on its side."""
+        return self.verdict(found) in DECIDED and self.side(found.estimate, found.draws.min(), found.draws.max()) in DECIDED
 
 
-def judge(claim: Claim, curves: Mapping[str, Algorithms]) -> dict[str, dict[str, str]]:
+def judge(claim: Claim, curves: Mapping[str, Algorithms]) -> dict[str, dict[str, Any]]:
     """The claim's figure, interval and verdict under each protocol; none where an algorithm or a part of it is missing."""
     results = {}
     for protocol, algorithms in curves.items():
@@ -57,6 +72,7 @@ def judge(claim: Claim, curves: Mapping[str, Algorithms]) -> dict[str, dict[str,
             "figure": show(found.estimate, claim.infinite),
             "interval": f"{show(found.low, claim.infinite)} to {show(found.high, claim.infinite)}",
             "verdict": claim.verdict(found),
+            "unanimous": claim.unanimous(found),
         }
     return results
 
@@ -68,78 +84,6 @@ def show(number: Any, infinite: str = "∞") -> str:
     if np.isinf(value):
         return infinite if value > 0 else f"−{infinite}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-
-
-def reaches_maximum(name: str) -> Callable[[Algorithms], Interval]:
-    """The maximum is where the best curve of the protocol ends."""
-
-    def measure(algorithms: Algorithms) -> Interval:
-        maximum = max(float(curve.interval.estimate[-1]) for curve in algorithms.values())
-        return algorithms[name].reach(NEAR_MAXIMUM * maximum)
-
-    return measure
-
-
-def lead(fast: str, slow: str) -> Callable[[Algorithms], Interval]:
-    """How many trajectories earlier `fast` reaches the maximum; not a number where neither does."""
-
-    def measure(algorithms: Algorithms) -> Interval:
-        a, b = (reaches_maximum(name)(algorithms) for name in (slow, fast))
-        with np.errstate(invalid="ignore"):
-            return percentiles(a.estimate - b.estimate, _pairs(a.draws, b.draws, np.subtract))
-
-    return measure
-
-
-def _pairs(a: np.ndarray, b: np.ndarray, function: Callable[..., np.ndarray]) -> np.ndarray:
-    """Two independent bootstraps, resample against resample."""
-    return function(a, b) if len(a) == len(b) else function(a[:1], b[:1])
-
-
-def ahead_at(x: int, ours: str, other: str) -> Callable[[Algorithms], Interval]:
-    def measure(algorithms: Algorithms) -> Interval:
-        a, b = algorithms[ours].at(x), algorithms[other].at(x)
-        return percentiles(a.estimate - b.estimate, _pairs(a.draws, b.draws, np.subtract))
-
-    return measure
-
-
-def way(algorithms: Algorithms) -> tuple[float, float]:
-    """The first return of all algorithms and STORM-PG's last one; not a number where it has not certainly gained."""
-    first = float(np.mean([c.interval.estimate[0] for c in algorithms.values()]))
-    ours = algorithms["storm-pg"].interval
-    return first, float(ours.estimate[-1]) if ours.low[-1] > first else np.nan
-
-
-def unsteadiness(x: int) -> Callable[[Algorithms], Interval]:
-    """The deepest fall of STORM-PG's curve below its own end after x, as a share of what it has gained."""
-
-    def measure(algorithms: Algorithms) -> Interval:
-        curve, (first, last) = algorithms["storm-pg"], way(algorithms)
-        fall = lambda y: (y[..., -1:] - y[..., curve.grid >= x]).max(axis=-1) / (last - first)
-        return percentiles(fall(curve.interval.estimate), fall(curve.interval.draws))
-
-    return measure
-
-
-def reasonable(name: str) -> Callable[[Algorithms], Interval]:
-    def measure(algorithms: Algorithms) -> Interval:
-        first, last = way(algorithms)
-        return algorithms[name].reach(first + REASONABLE * (last - first))
-
-    return measure
-
-
-def shortfall(name: str) -> Callable[[Algorithms], Interval]:
-    """How far below STORM-PG's end another one ends, as a share of what STORM-PG has gained."""
-
-    def measure(algorithms: Algorithms) -> Interval:
-        first, last = way(algorithms)
-        a, b = algorithms["storm-pg"].interval, algorithms[name].interval
-        gap = lambda a, b: (a[..., -1] - b[..., -1]) / (last - first)
-        return percentiles(gap(a.estimate, b.estimate), _pairs(a.draws, b.draws, gap))
-
-    return measure
 
 
 def cart_pole_claims() -> list[Claim]:
@@ -262,3 +206,26 @@ def count_verdicts(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str
     """How many rows end in each verdict under a protocol."""
     found = [row["results"].get(protocol, {}).get("verdict", UNMEASURED) for row in rows]
     return {verdict: found.count(verdict) for verdict in VERDICTS}
+
+
+def multiplicity(rows: Sequence[Mapping[str, Any]], protocols: Mapping[str, str]) -> str:
+    """What the number of claims means for the verdicts on them; nothing where none was tested. `protocols`: their labels.
+
+    A claim was tested where its verdict comes from resamples, which those that compare two runs bit by bit do not.
+    """
+    parts = []
+    for key, label in protocols.items():
+        tested = [row["results"][key] for row in rows if "unanimous" in row["results"].get(key, {})]
+        decided = [result for result in tested if result["verdict"] in DECIDED]
+        if tested:
+            parts.append(
+                f"{label}: {len(tested)} claims tested, {len(decided)} decided, about {len(tested) * (1 - LEVEL):.1f} to be "
+                f"expected by chance, {sum(result['unanimous'] for result in decided)} decided alike in every resample"
+            )
+    if not parts:
+        return ""
+    return (
+        f"Every interval is a {LEVEL:.0%} interval for one claim, not for all claims together: even if no claim had an answer, "
+        f"about one in {1 / (1 - LEVEL):.0f} would be decided by chance. {'; '.join(parts)}. That all {RESAMPLES} resamples "
+        "agree is about what a Bonferroni correction for that many claims asks for."
+    )

@@ -8,7 +8,17 @@ from typing import Any
 from stormpg import store
 from stormpg.errors import InputError
 from stormpg.experiments.content import content
-from stormpg.experiments.study import ABOUT, Switches, Task, Tuning, claim_folder, fixed_unit, searches_of, tune_task
+from stormpg.experiments.study import (
+    ABOUT,
+    Switches,
+    Task,
+    Tuning,
+    claim_folder,
+    fixed_unit,
+    searches_of,
+    tune_task,
+    tuning_for,
+)
 from stormpg.experiments.units import split_settings
 from stormpg.experiments.workshop import Workshop
 from stormpg.report.write import write_report
@@ -42,9 +52,9 @@ def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[s
         {unit.algorithm: table for unit, table in zip(units, tables, strict=True)},
     )
     if tune:
-        tuning = Tuning(4, max(wanted.trajectories // 4, 50), min(wanted.seeds, 8))
+        tuning = tuning_for(shop, wanted.env, Tuning(4, wanted.trajectories, min(wanted.seeds, 8)))
         searches = searches_of(wanted.env, wanted.algorithms, tuning, wanted.switches, wanted.horizon)
-        tune_task(task, searches, wanted.seeds, shop, wanted.horizon)
+        tune_task(task, searches, wanted.seeds, shop)
     return write(shop.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from stormpg.experiments.protocols import PROTOCOLS, STATISTIC_NAMES, Curve, Curves
+from stormpg.experiments.claims import multiplicity
+from stormpg.experiments.protocols import PROTOCOLS, Curve, Curves
 from stormpg.experiments.study import Task
-from stormpg.stats import Interval, probability_of_improvement, profile
+from stormpg.stats import Interval, probability_of_improvement, profile, stream
 
 THRESHOLDS = 60  # points of a performance profile
 
@@ -30,7 +31,7 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
         "algorithms": {
             name: {
                 "curves": {
-                    key: drawn(algorithms[name], STATISTIC_NAMES[PROTOCOLS[key].statistic])
+                    key: drawn(algorithms[name], PROTOCOLS[key].name)
                     for key, algorithms in curves.items()
                     if name in algorithms
                 },
@@ -40,17 +41,19 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
         },
         "profiles": {
             "thresholds": thresholds,
-            "algorithms": {name: bounds(profile(score, thresholds)) for name, score in scores.items()},
+            "algorithms": {
+                name: bounds(profile(score, thresholds, stream("profile", task.env, name))) for name, score in scores.items()
+            },
         },
         "improvement": [
-            {"x": x, "y": y, **bounds(probability_of_improvement(scores[x], scores[y]))}
+            {"x": x, "y": y, **bounds(probability_of_improvement(scores[x], scores[y], stream("pair", task.env, x, y)))}
             for y, x in itertools.combinations(scores, 2)
         ],
     }
 
 
 def drawn(curve: Curve, statistic: str) -> dict[str, Any]:
-    return {"statistic": statistic, **bounds(curve.interval), "seeds": len(curve.runs)}
+    return {"statistic": statistic, "grid": curve.grid, **bounds(curve.interval), "seeds": len(curve.runs)}
 
 
 def bounds(interval: Interval) -> dict[str, Any]:
@@ -90,6 +93,7 @@ def content(
             },
             "first": "all",  # the protocol shown before one is chosen: every seed
             "claims": list(claims),
+            "multiplicity": multiplicity(claims, {key: PROTOCOLS[key].short for key in used}),
             "environments": [environment(task, curves[task.env]) for task in tasks],
             "heatmaps": list(heatmaps),
             "variance": list(variance),

@@ -19,7 +19,8 @@ class Protocol(NamedTuple):
     label: str
     note: str
     statistic: stats.Statistic
-    best: int | None = None  # only that many seeds, those with the largest mean return of the whole run
+    name: str  # of the statistic
+    best: int | None = None  # the statistic is of that many seeds only, those with the largest mean return of the whole run
     tuned: bool = False  # runs with tuned settings, on fresh seeds
 
 
@@ -28,8 +29,10 @@ PROTOCOLS = {
         "(a) best",
         f"(a) {BEST_RUNS} best runs",
         f"The paper's protocol, which is a selection: of all seeds the {BEST_RUNS} with the largest mean return over the "
-        "whole run; their mean, with an interval over these runs alone. It says how good luck can be, not what to expect.",
-        np.mean,
+        "whole run, and their mean. The interval is over all seeds: each resample chooses its own best. It says how good luck "
+        "can be, not what to expect.",
+        stats.best_mean(BEST_RUNS),
+        "mean",
         best=BEST_RUNS,
     ),
     "all": Protocol(
@@ -37,45 +40,35 @@ PROTOCOLS = {
         "(b) all seeds, IQM",
         "Every seed, diverged ones included: interquartile mean, with a bootstrap interval over seeds.",
         stats.iqm,
+        "IQM",
     ),
     "mean": Protocol(
-        "(b) mean", "(b) all seeds, mean", "Every seed, diverged ones included: mean, with a bootstrap interval.", np.mean
+        "(b) mean",
+        "(b) all seeds, mean",
+        "Every seed, diverged ones included: mean, with a bootstrap interval over seeds.",
+        np.mean,
+        "mean",
     ),
     "tuned": Protocol(
         "(c) tuned",
         "(c) equally tuned, IQM",
         "Every algorithm had the same number of configurations, compared on tuning seeds by the mean return of their whole "
-        "runs; the best one ran again on fresh seeds, all of which are shown.",
+        "runs; the best one ran again on fresh seeds with the same budget, and all of these are shown.",
         stats.iqm,
+        "IQM",
         tuned=True,
     ),
 }
-STATISTIC_NAMES = {np.mean: "mean", stats.iqm: "IQM"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """An algorithm on an environment under a protocol."""
 
-    runs: np.ndarray  # [seeds, grid], the seeds that count
+    runs: np.ndarray  # [runs, grid], those that are shown: all seeds, or the best of them
     grid: np.ndarray
     interval: stats.Interval  # of the curve
-
-    def at(self, x: int) -> stats.Interval:
-        """The curve at a number of trajectories."""
-        position = int(np.abs(self.grid - x).argmin())
-        estimate, low, high, draws = self.interval
-        return stats.Interval(estimate[position], low[position], high[position], draws[:, position])
-
-    def reach(self, threshold: float) -> stats.Interval:
-        """The trajectories until the curve is at the threshold."""
-        reach = lambda curve: stats.first_reach(curve, self.grid, threshold)
-        return stats.percentiles(reach(self.interval.estimate), reach(self.interval.draws))
-
-    @property
-    def final(self) -> np.ndarray:
-        """Each seed's return at the end."""
-        return self.runs[:, -1]
+    seeds: int  # that a resample draws from
 
 
 def grid_for(trajectories: int) -> np.ndarray:
@@ -84,22 +77,32 @@ def grid_for(trajectories: int) -> np.ndarray:
     return np.arange(trajectories, 0, -step)[::-1]
 
 
-def curve(columns: Columns, trajectories: int, protocol: Protocol) -> Curve:
-    """A curve of a table of one setting."""
-    grid = grid_for(trajectories)
-    runs = stats.curves(columns, grid, WINDOW)
-    if protocol.best is not None:
-        runs = runs[np.argsort(-runs.mean(axis=1), kind="stable")[: protocol.best]]
-    return Curve(runs, grid, stats.interval(runs, protocol.statistic))
+def curve(runs: np.ndarray, grid: np.ndarray, protocol: Protocol, *names: str) -> Curve:
+    """The curve of all seeds, [seeds, grid]. Its resamples are independent of those with other names."""
+    found = stats.interval(runs, protocol.statistic, stats.stream(protocol.short, *names))
+    shown = runs if protocol.best is None else runs[np.argsort(-runs.mean(axis=1), kind="stable")[: protocol.best]]
+    return Curve(shown, grid, found, len(runs))
 
 
 Curves = Mapping[str, Mapping[str, Curve]]  # of an environment: protocol, algorithm
 
 
-def curves_of(fixed: Mapping[str, Columns], tuned: Mapping[str, Columns], trajectories: int) -> Curves:
-    """All protocols for which there are runs."""
+def curves_of(
+    env: str,
+    fixed: Mapping[str, Columns],
+    trajectories: int,
+    tuned: Mapping[str, Columns] | None = None,
+    tuned_trajectories: int = 0,
+) -> Curves:
+    """All protocols for which there are runs; tuned ones have a budget of their own."""
+
+    def runs_of(tables: Mapping[str, Columns], grid: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: stats.curves(columns, grid, WINDOW) for name, columns in tables.items()}
+
+    grids = grid_for(trajectories), grid_for(tuned_trajectories)
+    runs = runs_of(fixed, grids[False]), runs_of(tuned or {}, grids[True])
     return {
-        name: {a: curve(columns, trajectories, protocol) for a, columns in tables.items()}
+        name: {a: curve(one, grids[protocol.tuned], protocol, env, a) for a, one in runs[protocol.tuned].items()}
         for name, protocol in PROTOCOLS.items()
-        if (tables := tuned if protocol.tuned else fixed)
+        if runs[protocol.tuned]
     }

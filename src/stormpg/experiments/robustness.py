@@ -69,23 +69,24 @@ def grids(env: str, algorithm: str, trajectories: int, seeds: int, common: Mappi
     ]
 
 
-def good_share(curves: np.ndarray) -> stats.Interval:
-    """The share of cells whose final IQM is within NEAR_BEST of the best cell's; a resample draws seeds for all cells."""
+def good_share(curves: np.ndarray, *names: str) -> stats.Interval:
+    """The share of cells whose final IQM is within NEAR_BEST of the best cell's; a resample draws seeds for all cells.
 
+    `names`: of the grid, whose resamples are independent of those of other grids.
+    """
     final = np.moveaxis(curves[..., -1], -1, 0).reshape(curves.shape[2], -1)  # [seeds, cells]
-    drawn = stats.interval(final, stats.iqm)
+    drawn = stats.interval(final, stats.iqm, stats.stream("robustness", *names))
 
     def share(cells: np.ndarray) -> np.ndarray:
         best = cells.max(axis=-1, keepdims=True)
         return (cells >= best - NEAR_BEST * np.abs(best)).mean(axis=-1)
 
-    return stats.percentiles(share(drawn.estimate), share(drawn.draws))
+    return stats.percentiles(share(drawn.estimate), share(drawn.draws), len(final))
 
 
-def heatmap(grid: Grid, curves: np.ndarray, threshold: float) -> dict[str, Any]:
+def heatmap(grid: Grid, curves: np.ndarray, share: stats.Interval, threshold: float) -> dict[str, Any]:
     """What a page shows of a grid."""
     across = stats.iqm(curves, axis=2)  # [rows, rates, grid]
-    share = good_share(curves)
     return {
         "env": grid.env,
         "algorithm": grid.algorithm,

@@ -44,15 +44,20 @@ class Task:
     fixed: dict[str, Columns]
     tuned_settings: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     tuned: dict[str, Columns] = dataclasses.field(default_factory=dict)
+    tuning_trajectories: int = 0  # the budget of a tuning run
+    tuned_trajectories: int = 0  # of a tuned run: the same, but in studies of earlier versions
     tuning: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # what each configuration scored
 
     def curves(self) -> Curves:
-        return curves_of(self.fixed, self.tuned, self.trajectories)
+        return curves_of(self.env, self.fixed, self.trajectories, self.tuned, self.tuned_trajectories)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """What equal tuning spends on each algorithm: 3 · points configurations of so many seeds and trajectories."""
+    """What equal tuning spends on each algorithm: 3 · points configurations, each with this number of trajectories and seeds.
+
+    The tuned runs have the same number of trajectories.
+    """
 
     points: int
     trajectories: int
@@ -81,15 +86,30 @@ def searches_of(
     return {name: tuning_units(env, name, *sizes, shared_settings(name, switches), horizon) for name in algorithms}
 
 
-def tune_task(
-    task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop, horizon: int | None = None
-) -> None:
-    """Tune every algorithm equally, run the best settings on fresh seeds, and put both into the task."""
+def stored_budget(shop: Workshop, folder: str, pattern: str) -> tuple[int, int] | None:
+    """For a report: trajectories and seeds of the first of these runs. Earlier versions of a study had other budgets."""
+    found = [] if shop.train else sorted((shop.root / folder).glob(f"{pattern}/config.json"))
+    if not found:
+        return None
+    config = store.read_config(found[0].parent)
+    return config["trajectories"], len(config["seeds"])
+
+
+def tuning_for(shop: Workshop, env: str, tuning: Tuning) -> Tuning:
+    """What tuning is to spend, or for a report what it has spent."""
+    return Tuning(tuning.points, *(stored_budget(shop, f"tuning/{env}", "*/*") or (tuning.trajectories, tuning.seeds)))
+
+
+def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop) -> None:
+    """Tune every algorithm equally, run the best settings on fresh seeds with the same budget, and put both into the task."""
+    one = next(unit for search in searches.values() for unit in search)
+    budget, seeds = stored_budget(shop, f"runs/{task.env}", "*-tuned") or (one.trajectories, seeds)
+    task.tuning_trajectories, task.tuned_trajectories = one.trajectories, budget
     tables = iter(shop.run([unit for search in searches.values() for unit in search]))
     for name, search in searches.items():
         task.tuned_settings[name], task.tuning[name] = best_setting(search, [next(tables) for _ in search])
     fresh = [
-        Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), task.trajectories, seeds, FRESH_SEED, horizon)
+        Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), budget, seeds, FRESH_SEED, one.horizon)
         for name, settings in task.tuned_settings.items()
     ]
     task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))

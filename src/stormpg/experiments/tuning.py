@@ -1,7 +1,8 @@
 """Equal tuning: every algorithm gets the same number of configurations, seeds and trajectories.
 
 A configuration is a shape (batch sizes, m), which is a compiled program, and float settings, which are batched. The best
-one, by the mean return of its whole runs over tuning seeds, is then run again on seeds that had no say.
+one, by the mean return of its whole runs over tuning seeds, is then run again on seeds that had no say, for as many
+trajectories: tuning looks at the whole of what is shown.
 """
 
 import itertools
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stormpg.columns import Columns, mean_return
+from stormpg.errors import InputError
 from stormpg.experiments.units import Unit, split_settings
 
 TUNING_SEED = 1000  # the first of the seeds that choose
@@ -67,11 +69,20 @@ def tuning_units(
 
 
 def best_setting(units: Sequence[Unit], tables: Sequence[Columns]) -> tuple[Mapping[str, Any], list[float]]:
-    """The setting with the largest mean area over its seeds, and the areas of all, unit after unit."""
+    """The setting with the largest mean area over its seeds, and the areas of all, unit after unit.
+
+    One whose area is not finite (a seed diverged) is never the best.
+    """
     settings = [s for unit in units for s in unit.settings]
     areas = [
         float(mean_return(one).mean())
         for unit, table in zip(units, tables, strict=True)
         for one in split_settings(table, len(unit.settings))
     ]
-    return settings[int(np.argmax(areas))], areas
+    finite = np.where(np.isfinite(areas), areas, -np.inf)
+    if not np.isfinite(finite).any():
+        raise InputError(
+            f"none of the {len(areas)} configurations of {units[0].algorithm} on {units[0].env} has a finite mean return: "
+            "expected at least one that does not diverge. Give other trajectories or seeds, or leave out the algorithm."
+        )
+    return settings[int(np.argmax(finite))], areas

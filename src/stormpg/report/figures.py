@@ -29,9 +29,9 @@ def learning_curves(
     figure = Figure(figsize=(5.6 * len(shown), 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-    grid = np.array(env["grid"])
     for axes, protocol in zip(panels, shown, strict=True):
         ends = []
+        grid = np.array(_first(env, protocol).get("grid", env["grid"]))  # tuned runs have a budget of their own
         for (name, algorithm), (colour, dash) in zip(env["algorithms"].items(), STYLES, strict=False):
             if (curve := algorithm["curves"].get(protocol)) is None:
                 continue
@@ -41,8 +41,8 @@ def learning_curves(
             ends.append((name, colour, estimate))
         if env["ceiling"] is not None:
             axes.axhline(env["ceiling"], color="0.6", linewidth=0.8, zorder=0)
-        statistic, seeds = _what(env, protocol)
-        axes.set_title(f"{labels[protocol]}\n{statistic} of {seeds} runs", loc="left", fontsize=10)
+        one = _first(env, protocol)
+        axes.set_title(f"{labels[protocol]}\n{one['statistic']} of {one['seeds']} runs", loc="left", fontsize=10)
         axes.set(xlabel="trajectories sampled", xlim=(0, grid[-1]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
@@ -54,9 +54,8 @@ def learning_curves(
         figure.savefig(file, dpi=200, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
 
 
-def _what(env: Mapping[str, Any], protocol: str) -> tuple[str, int]:
-    curve = next(a["curves"][protocol] for a in env["algorithms"].values() if protocol in a["curves"])
-    return curve["statistic"], curve["seeds"]
+def _first(env: Mapping[str, Any], protocol: str) -> Mapping[str, Any]:
+    return next(a["curves"][protocol] for a in env["algorithms"].values() if protocol in a["curves"])
 
 
 def label_lines(axes: Any, grid: np.ndarray, ends: Sequence[tuple[str, str, np.ndarray]]) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from stormpg.report.tables import multiplicity
+
 # The class that colours a verdict, and the symbol for those who do not see the colour.
 VERDICTS = {"holds": ("holds", "✓"), "does not hold": ("fails", "✗"), "cannot be told": ("open", "?")}
 UNMEASURED = {"figure": "", "interval": "", "verdict": "not measured"}
@@ -126,7 +128,8 @@ def verdicts(data: Mapping[str, Any]) -> str:
     ]
     legend = [f"<dt>{text(p.get('label', n))}</dt><dd>{text(p['note'])}</dd>" for n, p in columns.items() if p.get("note")]
     caption = "Every claim, the paper’s number and what was measured under each protocol"
-    return section("verdicts", "Verdicts", table(caption, heads, rows, "verdicts"), f"<dl>{''.join(legend)}</dl>")
+    many = [f"<p>{text(sentence)}</p>" for sentence in multiplicity(data)]
+    return section("verdicts", "Verdicts", *many, table(caption, heads, rows, "verdicts"), f"<dl>{''.join(legend)}</dl>")
 
 
 def verdict(result: Mapping[str, Any]) -> str:

@@ -51,6 +51,11 @@ def _end(curve: Mapping[str, Any] | None) -> str:
     return f"{estimate:.4g} ({low:.4g} to {high:.4g})"
 
 
+def multiplicity(data: Mapping[str, Any]) -> list[str]:
+    """What the number of claims means, where the data say it."""
+    return [data["multiplicity"]] if data.get("multiplicity") else []
+
+
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     clean = lambda cell: cell.replace("|", "\\|").replace("\n", " ")
     lines = [headings, ["---"] * len(headings), *rows]
@@ -62,7 +67,7 @@ def markdown(data: Mapping[str, Any]) -> str:
     parts = [f"# {data['title']}", data["subtitle"]]
     if data["claims"]:
         headings = ["the paper says", "paper", *(p["short"] for p in data["protocols"].values())]
-        parts += ["## Verdicts", LEGEND]
+        parts += ["## Verdicts", LEGEND, *multiplicity(data)]
         for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
             parts += [f"On `{env}`:", markdown_table(headings, short_verdicts(data, env))]
         parts += ["## Verdicts with intervals", markdown_table(verdict_headings(data), verdict_rows(data))]

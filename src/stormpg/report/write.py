@@ -20,6 +20,6 @@ def write_report(data: Mapping[str, Any], folder: Path, figures: Mapping[str, st
     for name, env in figures.items():
         shown = next(e for e in data["environments"] if e["name"] == env)
         prints = [folder / f"{name}.png", folder / f"{name}.pdf"]
-        subtitle = f"{env}; bands: 95 % bootstrap interval over the runs shown; stormpg {data['versions']['stormpg']}"
+        subtitle = f"{env}; bands: 95 % bootstrap interval over all seeds; stormpg {data['versions']['stormpg']}"
         learning_curves(shown, PRINTED, labels, subtitle, prints)
     write_page(data, folder / "report.html")

@@ -209,8 +209,9 @@ function environment(content, index) {
   parent.append(controls, grid);
 }
 
-function curves({ grid, algorithms, ceiling }, { hidden, protocol, log, seeds }, known) {
+function curves({ grid: usual, algorithms, ceiling }, { hidden, protocol, log, seeds }, known) {
   const shown = Object.entries(algorithms).filter(([name, { curves }]) => curves?.[protocol] && !hidden.has(name));
+  const grid = shown[0]?.[1].curves[protocol].grid ?? usual; // tuned runs have a budget of their own
   const traces = [], ends = [];
   for (const [name, { curves, runs }] of shown) if (seeds && runs?.[protocol]) traces.push(single(name, grid, runs[protocol]));
   for (const [name, { curves }] of shown) {

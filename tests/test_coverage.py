@@ -1,0 +1,46 @@
+"""Intervals are what they say: where two algorithms have one law, about 5 % of the verdicts on them are decided, no more.
+
+Each protocol judges 1000 pairs of made-up algorithms by the code that judges the paper's claims. A trial is a column of one
+array, so that many share the numbers of the seeds that a resample draws; groups of trials have other names, and other draws.
+"""
+
+import numpy as np
+import pytest
+
+from stormpg.experiments import claims, protocols, quantities
+from stormpg.stats import Interval
+
+pytestmark = pytest.mark.slow
+
+GRID = np.array([100, 200])
+GROUPS, TRIALS = 10, 100
+
+LAWS = {
+    "normal": lambda random, shape: random.normal(size=shape),
+    "one in ten fails": lambda random, shape: random.normal(size=shape) - 8 * (random.random(shape) < 0.1),
+}
+
+
+def curve_of(protocol: protocols.Protocol, law: str, random: np.random.Generator, *names: str) -> protocols.Curve:
+    """Runs of many trials, [seeds, trials, grid]: a seed has an ability that shows early and late, and noise."""
+    seeds = 20 if protocol.tuned else 30
+    ability = LAWS[law](random, (seeds, TRIALS, 1))
+    runs = 10 + ability * [0.6, 1.0] + 0.3 * random.normal(size=(seeds, TRIALS, len(GRID)))
+    grid = GRID if protocol.best else GRID[-1:]  # the early part has a say in which are the best
+    return protocols.curve(runs[..., -len(grid) :], grid, protocol, *names)
+
+
+def decided(protocol: protocols.Protocol, law: str) -> float:
+    """The share of trials in which the claim that a is ahead of b holds or does not hold."""
+    claim = claims.Claim("ahead", "a is ahead of b", "", "", 0, quantities.ahead_at(200, "a", "b"), low=1e-9)
+    random, verdicts = np.random.default_rng(0), []
+    for group in range(GROUPS):
+        found = claim.measure({name: curve_of(protocol, law, random, f"group {group}", name) for name in ("a", "b")})
+        verdicts += [claim.verdict(Interval(*numbers, found.draws)) for numbers in zip(*found[:3], strict=True)]
+    return float(np.mean([verdict in claims.DECIDED for verdict in verdicts]))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("key", protocols.PROTOCOLS)
+def test_algorithms_of_one_law_are_told_apart_as_often_as_the_level_says(key, law):
+    assert 0.03 <= decided(protocols.PROTOCOLS[key], law) <= 0.07
