@@ -1,5 +1,6 @@
 """What config.json of a run's folder must hold to be believed."""
 
+import itertools
 import math
 import os
 from collections.abc import Mapping
@@ -67,7 +68,7 @@ def policy_settings(about: Mapping[str, Any], inputs: int, file: Path) -> dict[s
     right = all(name in POLICY and conforms(value, POLICY[name]) for name, value in about.items())
     sizes = (inputs, *about.get("hidden", ())) if right else ()
     if right and len(sizes) <= MOST_LAYERS and min(sizes) >= 1 and max(sizes) <= MOST_PARAMETERS:
-        parameters = sum(math.prod(pair) for pair in zip(sizes[:-1], sizes[1:], strict=True))
+        parameters = sum(math.prod(pair) for pair in itertools.pairwise(sizes))
         if parameters <= MOST_PARAMETERS:
             return {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
     raise InputError(f"{file} describes a policy that no run has: {shown(dict(about), 120)}.")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stormpg.columns import NAMES, Columns
-from stormpg.errors import InputError, shown, legible
+from stormpg.errors import InputError, legible, shown
 from stormpg.files import write_file
 from stormpg.reading import read_object, size_of
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stormpg.errors import InputError, nearest, shown, legible
+from stormpg.errors import InputError, legible, nearest, shown
 
 Record = TypeVar("Record")
 
@@ -24,6 +24,10 @@ MOST_TOML = 2**20
 MOST_NESTED = 64  # levels
 MOST_LETTERS = 200  # of a name
 MOST_COUNTED = 10**6  # of seeds and the like, where nothing else is said
+
+
+class Text:
+    """In annotations of what a file holds: text of any length, where `str` is a name."""
 
 
 def size_of(file: Path, expected: str) -> int:
@@ -142,6 +146,8 @@ def conforms(value: Any, kind: Any) -> bool:
         return len(value) == len(every) and all(map(conforms, value, every))
     if origin in (dict, typing.get_origin(Mapping[str, Any])):
         return isinstance(value, dict) and all(conforms(one, inner[1]) for one in value.values())
+    if kind is Text:
+        return isinstance(value, str)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int:
@@ -162,9 +168,7 @@ def check_fields(
             raise InputError(f"{where} has {name} = {value}; expected a whole number from 0 to {largest}.")
 
 
-def as_record(
-    kind: type[Record], content: Mapping[str, Any], where: str, most: Mapping[str, int] | None = None
-) -> Record:
+def as_record(kind: type[Record], content: Mapping[str, Any], where: str, most: Mapping[str, int] | None = None) -> Record:
     """A dataclass from a JSON object that has its fields, each of its type; lists become tuples."""
     hints = typing.get_type_hints(kind)
     own = {field.name: hints[field.name] for field in dataclasses.fields(kind)}  # type: ignore[arg-type]

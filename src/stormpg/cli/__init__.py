@@ -22,6 +22,9 @@ def main() -> None:
         fail(str(error))
     except (EnvironmentFailure, PartsFailed) as error:
         fail(str(error), code=1)
+    except OSError as error:  # a name that is too long, a full disk, a folder that may not be read
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}. Give another file or folder, or make room.")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -31,5 +34,5 @@ def main() -> None:
 
 
 def fail(message: str, code: int = 2) -> None:
-    err.print(f"stormpg: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)
+    err.print(f"stormpg: {' '.join(message.split())}", soft_wrap=True)
     sys.exit(code)

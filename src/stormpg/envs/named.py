@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stormpg.envs import make
-from stormpg.errors import InputError, shown, legible
+from stormpg.errors import InputError, legible, shown
 from stormpg.reading import conforms
 
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # no path and no module:name
@@ -39,6 +39,6 @@ def check_name(name: str, file: Any) -> None:
     if name.count(":") > 1 or name in FETCHING:
         why = "have its data fetched" if name in FETCHING else "have a module imported"
         raise InputError(
-            f"{file} names the environment {shown(name)}, which would {why}; a file may not ask for that. Give the command that "
-            "made it again, or make the environment yourself and give it as env=."
+            f"{file} names the environment {shown(name)}, which would {why}; a file may not ask for that. "
+            "Give the command that made it again, or make the environment yourself and give it as env=."
         )
