@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from stormpg import files
-from stormpg.errors import InputError
+from stormpg.errors import InputError, legible
 from stormpg.iteration import Row, State
 
 KEPT = 2
@@ -105,7 +105,8 @@ def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> 
     """What the newest checkpoint that can be trusted holds; nothing where there is none. `likes`: a block's shapes."""
     for file in sorted(folder.glob(PATTERN), key=number_of, reverse=True):
         try:
-            return read(file, fingerprint, likes)
+            with legible(str(file)):
+                return read(file, fingerprint, likes)
         except InputError as error:
             warnings.warn(f"{error} The checkpoint before it is used.", stacklevel=2)
     return {}

@@ -54,7 +54,7 @@ def checked(config: dict[str, Any], file: Path) -> dict[str, Any]:
         "settings": 0 < len(settings) <= MOST_SETTINGS,
         "policies": len(policies) == len(settings),
         "horizon": 1 <= config["horizon"] <= MOST_STEPS,
-        "trajectories": 0 <= config["trajectories"] <= MOST_TRAJECTORIES,
+        "trajectories": 1 <= config["trajectories"] <= MOST_TRAJECTORIES,
         "block": block is None or (conforms(block, int) and 1 <= block <= len(seeds) * len(settings)),
     }
     for name, good in right.items():

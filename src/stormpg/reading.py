@@ -72,7 +72,7 @@ def read_json(file: Path, expected: str, most: int = MOST_JSON) -> Any:
         content = json.loads(text, parse_int=_whole)
         _check_nesting(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not {expected}: {' '.join(str(error).split())[:200]}.") from None
+        raise InputError(f"{file} is not JSON ({' '.join(str(error).split())[:200]}); expected {expected}.") from None
     return content
 
 

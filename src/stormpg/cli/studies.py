@@ -87,7 +87,8 @@ def report_command(
         rebuild(runs[0], as_json)
     else:
         folder = folder or Path("report")
-        show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
+        with legible(f"what {' and '.join(map(str, runs))} hold"):
+            show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
 
 
 def rebuild(root: Path, as_json: bool) -> None:

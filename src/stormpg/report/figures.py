@@ -60,7 +60,7 @@ def learning_curves(
         label_lines(axes, grid, ends)
     panels[0].set_ylabel("undiscounted return")
     figure.suptitle(for_matplotlib(env["title"]), x=0.01, ha="left", fontsize=13, fontweight="bold")
-    figure.supxlabel(for_matplotlib(subtitle), x=0.01, ha="left", fontsize=8, color="0.35")
+    figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8, color="0.35")
     save(figure, files, 200)
 
 

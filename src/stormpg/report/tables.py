@@ -55,9 +55,8 @@ def _end(curve: Mapping[str, Any] | None) -> str:
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     row = lambda cells: f"| {' | '.join(cells)} |"
-    return "\n".join(
-        [row(map(for_markdown, headings)), row(["---"] * len(headings)), *(row(map(for_markdown, line)) for line in rows)]
-    )
+    lines = [map(for_markdown, line) for line in (headings, *rows)]
+    return "\n".join([row(lines[0]), row(["---"] * len(headings)), *map(row, lines[1:])])
 
 
 def markdown(data: Mapping[str, Any]) -> str:
