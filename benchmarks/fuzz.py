@@ -2,10 +2,10 @@
 
 python -m benchmarks.fuzz [CASES] [--templates FOLDER] [--first NUMBER]
 
-Small runs and studies are made once (in FOLDER, where they are kept, or in a temporary one), and must be accepted as they are. A
-case copies one of them, breaks a file of it (benchmarks/mutations.py) and gives it to a command or a reader, in a process whose
-time and memory are measured. Most cases draw no figures and resample little; one in SLOW_EVERY does all of it. The exit code is 1
-where anything went wrong.
+Small runs and studies are made once (in FOLDER, where they are kept, or in a temporary one), and must be accepted as they are.
+A case copies one of them, breaks a file of it (benchmarks/mutations.py) and gives it to a command or a reader, in a process
+whose time and memory are measured. Most cases draw no figures and resample little; one in SLOW_EVERY does all of it. The exit
+code is 1 where anything went wrong.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,8 @@ KINDS = (
 TURNS = [kind for kind in KINDS for _ in range(kind.share)]
 
 
-def make_templates(root: Path) -> None:
-    """Good folders of every kind, as small as they can be."""
+def make_templates(root: Path, wanted: Collection[str] = tuple({kind.folder for kind in KINDS})) -> None:
+    """Good folders of the kinds that are wanted, as small as they can be."""
     root.mkdir(parents=True, exist_ok=True)
     small = ("--trajectories", "30", "--seeds", "2", "--horizon", "4")
     tiny = ("--S0", "3", "--B", "2", "--hidden", "3")
@@ -167,7 +167,7 @@ def make_templates(root: Path) -> None:
         "bench": bench,
     }
     for name, make in makes.items():
-        if not (root / name).exists():
+        if name in wanted and not (root / name).exists():
             with contextlib.suppress(SystemExit):
                 make(root / name)
             assert (root / name).is_dir(), f"{name} could not be made"

@@ -5,8 +5,6 @@ One function for each place: the terminal, Markdown, matplotlib. (The page has `
 
 import re
 
-MOST_LETTERS = 80  # of a name in a figure
-
 
 def for_terminal(text: str) -> str:
     """Control characters, which could move the cursor or change the window, are shown as Python writes them."""
@@ -23,9 +21,9 @@ def as_code(text: str) -> str:
     return f"`{_line(text).replace('`', chr(39)).replace('|', '¦')}`"
 
 
-def for_matplotlib(text: str) -> str:
-    """Without formulas, which $ begins, and not longer than a figure is wide."""
-    short = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+def for_matplotlib(text: str, most: int = 80) -> str:
+    """Without formulas, which $ begins, and cut after so many letters: a figure has room for no more."""
+    short = text if len(text) <= most else f"{text[: most - 1]}…"
     return for_terminal(short).replace("$", r"\$")
 
 

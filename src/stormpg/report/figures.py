@@ -22,9 +22,9 @@ STYLES = (
 
 
 def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
-    """Write a figure. A name may have letters that the font lacks, which are shown as boxes."""
+    """Write a figure. A name may have letters that the font lacks, which are shown as boxes, or be too wide."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph .* missing from")
+        warnings.filterwarnings("ignore", r"Glyph .* missing from|constrained_layout not applied")
         for file in files:
             figure.savefig(file, dpi=dpi, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
 
@@ -82,4 +82,4 @@ def label_lines(axes: Any, grid: np.ndarray, ends: Sequence[tuple[str, str, np.n
             at, level = grid[-1], y[-1]
         axes.plot([at, right], [level, level], color=colour, linewidth=0.7)
         axes.plot(at, level, "o", color=colour, markersize=4)
-        axes.text(right, level, f" {for_matplotlib(name)}", color=colour, fontsize=11, fontweight="bold", va="center")
+        axes.text(right, level, f" {for_matplotlib(name, 24)}", color=colour, fontsize=11, fontweight="bold", va="center")
