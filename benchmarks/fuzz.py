@@ -1,6 +1,6 @@
 """Ten thousand broken and hostile files of every kind that the program reads: no traceback, no hang, no great memory.
 
-python -m benchmarks.fuzz [CASES] [--templates FOLDER] [--first NUMBER]
+python -m benchmarks.fuzz [CASES] [--templates FOLDER] [--first NUMBER] [--log FILE]
 
 Small runs and studies are made once (in FOLDER, where they are kept, or in a temporary one), and must be accepted as they are.
 A case copies one of them, breaks a file of it (benchmarks/mutations.py) and gives it to a command or a reader, in a process
@@ -13,6 +13,7 @@ import collections
 import contextlib
 import dataclasses
 import faulthandler
+import io
 import json
 import os
 import random
@@ -32,7 +33,7 @@ from benchmarks.mutations import PLANTED, mutate
 
 WORKERS = 2
 CHUNK = 200  # cases of one process
-SECONDS, MEGABYTES = 20, 1024  # the most that a case may take, and a process may hold
+SECONDS, MEGABYTES = 20, 1024  # the most CPU time that a case may take, and memory that a process may hold
 SLOW_EVERY = 25
 
 
@@ -175,7 +176,8 @@ def make_templates(root: Path, wanted: Collection[str] = tuple({kind.folder for 
 
 def check_templates(root: Path) -> None:
     """Nothing is refused that is as it was written, but for the study whose runs are missing."""
-    with tempfile.TemporaryDirectory() as scratch, quickly(False):
+    silence = contextlib.redirect_stdout(io.StringIO())
+    with tempfile.TemporaryDirectory() as scratch, quickly(False), silence:
         for kind in KINDS:
             for driver in kind.drivers if kind.folder != "reproduce" else ():
                 folder = Path(scratch) / kind.name.replace("/", "-") / driver
@@ -284,10 +286,10 @@ def work(templates: Path, first: int, last: int, results: Path) -> None:
         said.seek(0)
         said.truncate()
         faulthandler.dump_traceback_later(3 * SECONDS, exit=True, file=lines)
-        began = time.perf_counter()
+        began = time.process_time()  # which does not count what others do on this machine; hangs are told above
         with quickly(number // len(TURNS) % SLOW_EVERY == 0):
             how, words = outcome(lambda driver=driver, folder=folder: DRIVERS[driver](folder))
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         faulthandler.cancel_dump_traceback_later()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -322,7 +324,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     of_kind = collections.defaultdict(list)
     for row in rows:
         of_kind[row["kind"]].append(row)
-    lines = [f"{'kind':28} {'mutations':>9} {'accepted':>8} {'refused':>8} {'tracebacks':>10} {'longest s':>9} {'peak MB':>8}"]
+    lines = [f"{'kind':28} {'mutations':>9} {'accepted':>8} {'refused':>8} {'tracebacks':>10} {'CPU s':>9} {'peak MB':>8}"]
     for name, mine in [*((kind.name, of_kind[kind.name]) for kind in KINDS), ("all", rows)]:
         if mine:
             count = collections.Counter(row["outcome"] for row in mine)
@@ -337,6 +339,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="?", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--templates", type=Path, help="where the good folders are kept; made if they are not there")
+    parser.add_argument("--log", type=Path, help="a file for what became of every case, a line of JSON each")
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
@@ -352,6 +355,8 @@ def main() -> None:
             done = list(pool.map(lambda first: chunk(templates, first, min(first + CHUNK, last), Path(scratch)), starts))
     rows = [row for of_chunk, _ in done for row in of_chunk]
     died = [words for _, words in done if words]
+    if given.log:
+        given.log.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     wrong = [row for row in rows if row["outcome"] == "traceback" or row["seconds"] > SECONDS or row["megabytes"] > MEGABYTES]
     for row in wrong[:20]:
         print(json.dumps(row, indent=1)[:3000])

@@ -30,8 +30,11 @@ def from_file(name: str, settings: Mapping[str, Any], file: Any) -> Any:
                 f"{file} gives {shown(name)} the setting {shown(key)} = {shown(value)}, which is not taken from a file: "
                 "make the environment yourself and give it as env=."
             )
-    with legible(f"the environment {shown(name)} of {file}"):
-        return make(name, **settings)
+    try:
+        with legible(f"the environment {shown(name)}"):
+            return make(name, **settings)
+    except InputError as error:
+        raise InputError(f"{file}: {error} An environment of your own is given as env=, in Python.") from error
 
 
 def check_name(name: str, file: Any) -> None:
