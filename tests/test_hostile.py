@@ -30,7 +30,7 @@ from stormpg.reading import read_json
 pytestmark = pytest.mark.slow
 evaluation = importlib.import_module("stormpg.evaluate")  # the package has a function of this name
 GOOD = Path(__file__).parent / "data" / "format-1"
-CASES = 60  # of each kind of file
+CASES = 20  # of each kind of file
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,7 @@ def with_config(folder: Path, **change) -> Path:
 @pytest.mark.parametrize(
     "kind", [kind for kind in fuzz.KINDS if kind.folder not in ("theory", "gym")], ids=lambda kind: kind.name
 )
+@pytest.mark.filterwarnings("default")  # a checkpoint that is passed over is a warning
 def test_mutations(kind, templates, tmp_path, capsys):
     for number in range(CASES):
         dice, folder = random.Random(f"{kind.name} {number}"), tmp_path / str(number)
