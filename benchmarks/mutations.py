@@ -93,6 +93,8 @@ def mutate(file: Path, dice: random.Random) -> None:
         misplaced(file, dice)
     elif how < 0.45 or file.suffix not in KINDS:
         file.write_bytes(bytes_of(file.read_bytes(), dice))
+        if file.suffix == ".parquet":
+            settle_checksum(file, dice)
     else:
         KINDS[file.suffix](file, dice)
 
@@ -125,10 +127,8 @@ def toml_file(file: Path, dice: random.Random) -> None:
 
 
 def parquet_file(file: Path, dice: random.Random) -> None:
-    """A table that is a good Parquet file and not that of a run. Its checksum, where it has one, is made right or left out."""
+    """A table that is a good Parquet file and not that of a run."""
     import polars
-
-    from stormpg import metrics
 
     table = polars.read_parquet(file)
     name = dice.choice(table.columns)
@@ -150,12 +150,17 @@ def parquet_file(file: Path, dice: random.Random) -> None:
         ]
     )
     other().write_parquet(file)
+    settle_checksum(file, dice)
+
+
+def settle_checksum(file: Path, dice: random.Random) -> None:
+    """The checksum of a table that was changed: made right, left out as in earlier versions, or left as it was."""
+    from stormpg import metrics
+
     summary = file.with_name("summary.json")
-    with suppress(OSError, ValueError, TypeError):
-        known = json.loads(summary.read_text())
-        known.pop(metrics.CHECKSUM, None)
-        right = {metrics.CHECKSUM: metrics.checksum_of(file)} if dice.random() < 0.5 else {}
-        summary.write_text(json.dumps({**known, **right}))
+    known = json.loads(summary.read_text())
+    known[metrics.CHECKSUM] = dice.choice((metrics.checksum_of(file), None, known.get(metrics.CHECKSUM)))
+    summary.write_text(json.dumps(known))
 
 
 def long_table(table: Any, rows: int) -> Any:

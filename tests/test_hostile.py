@@ -19,7 +19,7 @@ import numpy as np
 import polars
 import pytest
 from benchmarks import fuzz
-from benchmarks.mutations import DIGITS, as_text, mutate
+from benchmarks.mutations import DIGITS, as_text, bytes_of, mutate
 
 import stormpg
 from stormpg import files, metrics, store
@@ -160,6 +160,19 @@ def test_the_table_that_comes_back_is_the_one_that_was_stored(run):
 def test_a_table_of_an_earlier_version_has_no_checksum_and_is_read(folder):
     assert metrics.CHECKSUM not in json.loads((folder / "summary.json").read_text())
     assert len(store.read_metrics(folder)["return"]) == 10
+
+
+def test_panics_of_the_parquet_reader_are_one_error(folder, capfd):
+    """polars panics over some damaged files, which are no Exceptions, and prints a backtrace past Python."""
+    content, config, refused = (folder / "metrics.parquet").read_bytes(), store.read_config(folder), 0
+    for number in range(600):
+        (folder / "metrics.parquet").write_bytes(bytes_of(content, random.Random(number)))
+        try:
+            store.read_metrics(folder, config)
+        except InputError:
+            refused += 1
+    assert refused > 300
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("trajectories", [12, 10**12])

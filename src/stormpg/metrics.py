@@ -4,8 +4,12 @@ Before a table is read its checksum is compared, and its columns, types and numb
 a file of some kilobytes can claim any number of rows.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,8 @@ FREE_ROWS = 10**6  # any table may have so many, and a larger one as many as its
 TEXTS = ("env", "algorithm")
 FLAGS = ("large", "diverged")
 COUNTS = ("setting", "seed", "iteration", "trajectories", "steps")
+
+_one_at_a_time = threading.Lock()  # of those who redirect the standard error
 
 
 def write_metrics(columns: Columns, file: Path) -> str:
@@ -71,21 +77,40 @@ def parsed(file: Path, most: int) -> dict[str, np.ndarray]:
     import polars
 
     try:
-        held = polars.read_parquet_schema(file)
-        wrong = [name for name in NAMES if name not in held or not _is(name, held[name])]
-        if wrong:
-            raise InputError(f"{file} has {wrong[0]} = {held.get(wrong[0], 'nothing')}; expected the columns of a run.")
-        rows = polars.scan_parquet(file).select(polars.len()).collect().item()
-        if rows > most:
-            raise InputError(f"{file} claims {rows:,} rows; expected at most {most:,} for this run and a file of this size.")
-        table = polars.read_parquet(file, columns=[name for name in NAMES if name not in TEXTS])
-        if sum(table.null_count().row(0)):
-            raise InputError(f"{file} has rows with missing values, which no run writes.")
-        return {column.name: column.to_numpy() for column in table}
+        with silence():
+            return _parsed(polars, file, most)
     except (InputError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic in polars is no Exception
         raise InputError(f"{file} is not a Parquet file, or is damaged: {' '.join(str(error).split())[:200]}") from None
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Nothing reaches the standard error of this process: a panic in polars writes its backtrace there, past Python."""
+    with _one_at_a_time, contextlib.ExitStack() as end:
+        with contextlib.suppress(OSError, AttributeError):  # no standard error at all
+            sys.stderr.flush()
+            kept = os.dup(2)
+            end.callback(os.close, kept)
+            end.callback(os.dup2, kept, 2)
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+        yield
+
+
+def _parsed(polars: Any, file: Path, most: int) -> dict[str, np.ndarray]:
+    held = polars.read_parquet_schema(file)
+    wrong = [name for name in NAMES if name not in held or not _is(name, held[name])]
+    if wrong:
+        raise InputError(f"{file} has {wrong[0]} = {held.get(wrong[0], 'nothing')}; expected the columns of a run.")
+    rows = polars.scan_parquet(file).select(polars.len()).collect().item()
+    if rows > most:
+        raise InputError(f"{file} claims {rows:,} rows; expected at most {most:,} for this run and a file of this size.")
+    table = polars.read_parquet(file, columns=[name for name in NAMES if name not in TEXTS])
+    if sum(table.null_count().row(0)):
+        raise InputError(f"{file} has rows with missing values, which no run writes.")
+    return {column.name: column.to_numpy() for column in table}
 
 
 def _is(name: str, kind: Any) -> bool:
