@@ -1,21 +1,368 @@
-"""Ten thousand broken configuration and saved files: no traceback, no hang, no file outside the folder.
+"""Ten thousand broken and hostile files of every kind that the program reads: no traceback, no hang, no great memory.
 
-python -m benchmarks.fuzz [CASES]
+python -m benchmarks.fuzz [CASES] [--templates FOLDER] [--first NUMBER] [--log FILE]
+
+Small runs and studies are made once (in FOLDER, where they are kept, or in a temporary one), and must be accepted as they are.
+A case copies one of them, breaks a file of it (benchmarks/mutations.py) and gives it to a command or a reader, in a process
+whose time and memory are measured. Most cases draw no figures and resample little; one in SLOW_EVERY does all of it. The exit
+code is 1 where anything went wrong.
 """
 
+import argparse
+import collections
+import contextlib
+import dataclasses
+import faulthandler
+import io
+import json
 import os
+import random
+import resource
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1] / "tests" / "test_hostile.py"
-KINDS = 5  # tests with random content
+from benchmarks.mutations import PLANTED, mutate
+
+WORKERS = 2
+CHUNK = 200  # cases of one process
+SECONDS, MEGABYTES = 20, 1024  # the most CPU time that a case may take, and memory that a process may hold
+SLOW_EVERY = 25
+
+
+class Reached(BaseException):
+    """All of it has been read, and what follows would be the training."""
+
+
+def command(*arguments: str) -> None:
+    """The command in this process."""
+    from stormpg import cli
+
+    sys.argv = ["stormpg", *arguments]
+    cli.main()
+
+
+def resume(folder: Path) -> None:
+    from stormpg.training import Training
+
+    def reached(*arguments: Any, **named: Any) -> None:
+        raise Reached
+
+    before = Training.run
+    Training.run = reached  # type: ignore[method-assign,assignment]
+    try:
+        command("train", "--resume", str(folder))
+    finally:
+        Training.run = before  # type: ignore[method-assign]
+
+
+def load(folder: Path) -> None:
+    import stormpg
+
+    agent = stormpg.Agent.load(folder)
+    agent.predict([0.0] * agent.env.observation_space.shape[0])
+    assert agent.metrics.height
+
+
+def film(folder: Path) -> None:
+    from stormpg import render, store
+
+    render.parameters(store.Run(folder), "best", None)
+
+
+def job(folder: Path) -> None:
+    from stormpg.options import Job
+
+    Job({"env": "pendulum"}, folder / "job.toml")
+
+
+def space(folder: Path) -> None:
+    from stormpg.tune.space import distributions, read_space
+
+    distributions(read_space(folder / "space.toml", "storm-pg"))
+
+
+def owner(folder: Path) -> None:
+    from stormpg.tune.search import owner_of
+
+    owner_of(folder)
+
+
+DRIVERS: dict[str, Callable[[Path], None]] = {
+    "report of runs": lambda folder: command("report", str(folder), "--out", str(folder / "report")),
+    "report": lambda folder: command("report", str(folder)),
+    "evaluate": lambda folder: command("evaluate", str(folder), "--episodes", "2"),
+    "bench --load": lambda folder: command("bench", "--load", str(folder / "result.json"), "--tables", "limit"),
+    "bench --against": lambda folder: command(
+        *("bench", "--load", str(folder / "good.json"), "--against", str(folder / "result.json"), "--tables", "limit")
+    ),
+    "resume": resume,
+    "Agent.load": load,
+    "render": film,
+    "job": job,
+    "space": space,
+    "owner": owner,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of file: the folder it is in, which files of it, who reads it, and its share of the cases."""
+
+    name: str
+    folder: str
+    files: str
+    drivers: tuple[str, ...]
+    share: int = 4
+
+
+KINDS = (
+    Kind("config.json", "run", "config.json", ("report of runs", "evaluate", "Agent.load", "render"), 12),
+    Kind("config.json, gym:", "gym", "config.json", ("evaluate", "Agent.load", "render"), 6),
+    Kind("config.json, unfinished", "begun", "config.json", ("resume",), 8),
+    Kind("checkpoint-*.safetensors", "begun", "checkpoint-*.safetensors", ("resume",), 8),
+    Kind("metrics.parquet", "run", "metrics.parquet", ("report of runs", "Agent.load"), 10),
+    Kind("summary.json", "run", "summary.json", ("report of runs", "Agent.load"), 4),
+    Kind("state.safetensors", "run", "state.safetensors", ("Agent.load",), 6),
+    Kind("policy.safetensors", "run", "policy.safetensors", ("evaluate", "render"), 6),
+    Kind("experiment.json, compare", "compare", "experiment.json", ("report",), 6),
+    Kind("runs of compare", "compare", "runs/*/*/[cms]*.*", ("report",), 6),
+    Kind("experiment.json, reproduce", "reproduce", "experiment.json", ("report",), 4),
+    Kind("experiment.json, tune", "tune", "experiment.json", ("report",), 6),
+    Kind("study.db", "tune", "study.db", ("report",), 8),
+    Kind("owner", "tune", "owner", ("owner",), 2),
+    Kind("experiment.json, theory", "theory", "experiment.json", ("report",), 4),
+    Kind("measured parts, theory", "theory", "*/**/*.json", ("report",), 8),
+    Kind("TOML of --config", "toml", "job.toml", ("job",), 6),
+    Kind("TOML of --space", "toml", "space.toml", ("space",), 4),
+    Kind("bench result", "bench", "result.json", ("bench --load", "bench --against"), 6),
+)
+TURNS = [kind for kind in KINDS for _ in range(kind.share)]
+
+
+def make_templates(root: Path, wanted: Collection[str] = tuple({kind.folder for kind in KINDS})) -> None:
+    """Good folders of the kinds that are wanted, as small as they can be."""
+    root.mkdir(parents=True, exist_ok=True)
+    small = ("--trajectories", "30", "--seeds", "2", "--horizon", "4")
+    tiny = ("--S0", "3", "--B", "2", "--hidden", "3")
+    makes: dict[str, Callable[[Path], Any]] = {
+        "run": lambda folder: command("train", "pendulum", *small, *tiny, "--out", str(folder)),
+        "gym": lambda folder: command("train", "gym:CartPole-v1", *small, *tiny, "--out", str(folder)),
+        "begun": begin,
+        "compare": lambda folder: command(
+            "compare", "pendulum", "--algorithms", "gpomdp,storm-pg", *small, "--out", str(folder)
+        ),
+        "reproduce": plan_only,
+        "tune": lambda folder: command(
+            *("tune", "pendulum", "--trials", "4", "--generation", "2", *small, "--fresh-seeds", "2", "--out", str(folder))
+        ),
+        "theory": theory,
+        "toml": tomls,
+        "bench": bench,
+    }
+    for name, make in makes.items():
+        if name in wanted and not (root / name).exists():
+            with contextlib.suppress(SystemExit):
+                make(root / name)
+            assert (root / name).is_dir(), f"{name} could not be made"
+
+
+def check_templates(root: Path) -> None:
+    """Nothing is refused that is as it was written, but for the study whose runs are missing."""
+    silence = contextlib.redirect_stdout(io.StringIO())
+    with tempfile.TemporaryDirectory() as scratch, quickly(False), silence:
+        for kind in KINDS:
+            for driver in kind.drivers if kind.folder != "reproduce" else ():
+                folder = Path(scratch) / kind.name.replace("/", "-") / driver
+                shutil.copytree(root / kind.folder, folder)
+                how, words = outcome(lambda driver=driver, folder=folder: DRIVERS[driver](folder))
+                assert how == "accepted", f"{kind.name}, {driver}: {how}, {words}"
+
+
+def begin(folder: Path) -> None:
+    """A run that was stopped, with a checkpoint."""
+    import stormpg
+
+    algorithm, policy = stormpg.storm_pg(S0=3, B=2), stormpg.policy_for(stormpg.make("pendulum"), hidden=(3,))
+    stop = lambda now: False
+    stormpg.train("pendulum", algorithm, 10**5, 2, horizon=4, policy=policy, out=folder, progress=stop)
+
+
+def plan_only(folder: Path) -> None:
+    """What `reproduce` was asked for, without its runs, which are read as those of `compare` are."""
+    from stormpg import files
+    from stormpg.experiments.reproduction import Plan
+
+    folder.mkdir()
+    files.write_json(folder / "experiment.json", {"kind": "reproduce", **dataclasses.asdict(Plan(2, 91))})
+
+
+def theory(folder: Path) -> None:
+    from stormpg.experiments.workshop import Workshop
+    from stormpg.theory import findings, laboratory
+
+    findings.report(Workshop(folder), laboratory.as_size("small"), [])
+
+
+def tomls(folder: Path) -> None:
+    folder.mkdir()
+    job = 'env = "pendulum"\nalgorithm = "svrpg"\neta = 0.01\nB = 3\nseeds = 2\nhidden = [8, 8]\nsigma = 0.5\nhorizon = 10\n'
+    (folder / "job.toml").write_text(job)
+    (folder / "space.toml").write_text("[eta]\nlow = 0.001\nhigh = 0.1\nlog = true\n[B]\nchoices = [2, 5]\n")
+
+
+def bench(folder: Path) -> None:
+    folder.mkdir()
+    latest = max((Path(__file__).parent / "results").glob("*.json"))
+    for name in ("good.json", "result.json"):
+        shutil.copy(latest, folder / name)
+
+
+@contextlib.contextmanager
+def quickly(slow: bool) -> Iterator[None]:
+    """Without figures and with few resamples, unless all of it is wanted."""
+    from stormpg import stats
+    from stormpg.report import charts, figures
+
+    before = stats.RESAMPLES, figures.save, charts.save
+    if not slow:
+        stats.RESAMPLES, figures.save, charts.save = 20, lambda *_: None, lambda *_: None
+    try:
+        yield
+    finally:
+        stats.RESAMPLES, figures.save, charts.save = before
+
+
+def outcome(call: Callable[[], Any]) -> tuple[str, str]:
+    """accepted, refused, or traceback; and what was said."""
+    from stormpg.errors import EnvironmentFailure, InputError
+
+    try:
+        call()
+    except Reached:
+        pass
+    except (InputError, EnvironmentFailure) as error:
+        return "refused", str(error)
+    except SystemExit as end:
+        return ("accepted", "") if end.code in (0, None) else ("refused", "") if end.code in (1, 2) else ("traceback", str(end))
+    except BaseException:
+        return "traceback", traceback.format_exc()
+    return "accepted", ""
+
+
+def prepare(number: int, templates: Path, folder: Path) -> tuple[Kind, str, Path]:
+    """The folder of a case: its kind, who reads it, and the file that was broken."""
+    dice = random.Random(number)
+    kind = TURNS[number % len(TURNS)]
+    shutil.copytree(templates / kind.folder, folder, ignore=shutil.ignore_patterns("*.png", "*.pdf", "*.html"))
+    file = dice.choice(sorted(path for path in folder.glob(kind.files) if path.is_file()))
+    mutate(file, dice)
+    return kind, dice.choice(kind.drivers), file
+
+
+def work(templates: Path, first: int, last: int, results: Path) -> None:
+    """The cases of one process; a line of JSON for the start and for the end of each."""
+    scratch = Path(tempfile.mkdtemp())
+    planted = scratch / "modules"
+    planted.mkdir()
+    (planted / f"{PLANTED}.py").write_text("")
+    sys.path.insert(0, str(planted))
+    said = (scratch / "said").open("w+")
+    os.dup2(said.fileno(), 1)
+    os.dup2(said.fileno(), 2)  # also what is written past Python
+    lines = results.open("a")
+    for number in range(first, last):
+        folder = scratch / f"case-{number}"
+        kind, driver, file = prepare(number, templates, folder)
+        about = {"number": number, "kind": kind.name, "driver": driver, "file": str(file.relative_to(folder))}
+        print(json.dumps(about), file=lines, flush=True)
+        said.seek(0)
+        said.truncate()
+        faulthandler.dump_traceback_later(3 * SECONDS, exit=True, file=lines)
+        began = time.process_time()  # which does not count what others do on this machine; hangs are told above
+        with quickly(number // len(TURNS) % SLOW_EVERY == 0):
+            how, words = outcome(lambda driver=driver, folder=folder: DRIVERS[driver](folder))
+        seconds = time.process_time() - began
+        faulthandler.cancel_dump_traceback_later()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        said.seek(0)
+        text = said.read()
+        if "panicked at" in text or "Traceback" in text or PLANTED in sys.modules:
+            how, words = "traceback", text
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        done = {**about, "outcome": how, "words": words[-2000:] or text[-300:], "seconds": seconds, "megabytes": peak}
+        print(json.dumps(done), file=lines, flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def chunk(templates: Path, first: int, last: int, folder: Path) -> tuple[list[dict[str, Any]], str]:
+    """The results of some cases, and what is to be said where their process died."""
+    results = folder / f"{first}.jsonl"
+    command = [sys.executable, "-m", "benchmarks.fuzz", "--work", str(templates), str(first), str(last), str(results)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    rows = [json.loads(line) for line in results.read_text().splitlines() if line.startswith("{")] if results.exists() else []
+    ended = [row for row in rows if "outcome" in row]
+    died = (
+        ""
+        if done.returncode == 0
+        else f"exit code {done.returncode} in case {rows[-1] if rows else first}: {done.stderr[-500:]}"
+    )
+    return ended, died
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """What became of each kind of file."""
+    of_kind = collections.defaultdict(list)
+    for row in rows:
+        of_kind[row["kind"]].append(row)
+    lines = [f"{'kind':28} {'mutations':>9} {'accepted':>8} {'refused':>8} {'tracebacks':>10} {'CPU s':>9} {'peak MB':>8}"]
+    for name, mine in [*((kind.name, of_kind[kind.name]) for kind in KINDS), ("all", rows)]:
+        if mine:
+            count = collections.Counter(row["outcome"] for row in mine)
+            longest, peak = (max(row[key] for row in mine) for key in ("seconds", "megabytes"))
+            counts = f"{len(mine):9} {count['accepted']:8} {count['refused']:8} {count['traceback']:10}"
+            lines.append(f"{name:28} {counts} {longest:9.1f} {peak:8.0f}")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    cases = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "anything or any_", "--hypothesis-show-statistics", str(TESTS)]
-    sys.exit(subprocess.run(command, env=os.environ | {"STORMPG_FUZZ_CASES": str(-(-cases // KINDS))}).returncode)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="?", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--templates", type=Path, help="where the good folders are kept; made if they are not there")
+    parser.add_argument("--log", type=Path, help="a file for what became of every case, a line of JSON each")
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(Path(given.work[0]), int(given.work[1]), int(given.work[2]), Path(given.work[3]))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        templates = (given.templates or Path(scratch) / "templates").resolve()
+        make_templates(templates)
+        check_templates(templates)
+        last = given.first + given.cases
+        starts = range(given.first, last, CHUNK)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            done = list(pool.map(lambda first: chunk(templates, first, min(first + CHUNK, last), Path(scratch)), starts))
+    rows = [row for of_chunk, _ in done for row in of_chunk]
+    died = [words for _, words in done if words]
+    if given.log:
+        given.log.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    wrong = [row for row in rows if row["outcome"] == "traceback" or row["seconds"] > SECONDS or row["megabytes"] > MEGABYTES]
+    for row in wrong[:20]:
+        print(json.dumps(row, indent=1)[:3000])
+    print("\n".join(died))
+    print(table(rows))
+    sys.exit(1 if wrong or died or len(rows) < given.cases else 0)
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def test_stored_shown_again_and_compared(command, tmp_path):
     ("flags", "message"),
     [
         (("--tables", "trainings"), "training"),
-        (("--against", "nowhere.json"), "nowhere.json holds no result"),
-        (("--load", "README.md"), "holds no result"),
+        (("--against", "nowhere.json"), "there is no file nowhere.json; expected a result of `stormpg bench`"),
+        (("--load", "README.md"), "README.md is not JSON"),
     ],
 )
 def test_mistakes_are_one_line(command, tmp_path, flags, message):

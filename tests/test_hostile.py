@@ -1,40 +1,43 @@
-"""Files that were meant to do harm, or came to it: one clear error, no traceback, no hang, nothing outside the folder."""
+"""Files that were meant to do harm, or came to it: one clear error, no traceback, no hang, nothing outside the folder.
 
-import contextlib
+benchmarks/fuzz.py has the same mutations, ten thousand of them and for every kind of file.
+"""
+
+import importlib
 import json
 import os
+import random
+import re
 import shutil
+import sqlite3
 import struct
+import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
+import polars
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from benchmarks import fuzz
+from benchmarks.mutations import DIGITS, as_text, bytes_of, mutate
 
-from stormpg import files, store
+import stormpg
+from stormpg import files, metrics, store
+from stormpg.envs.named import from_file
 from stormpg.errors import InputError
-from stormpg.options import read_toml
+from stormpg.reading import read_json
 
 pytestmark = pytest.mark.slow
+evaluation = importlib.import_module("stormpg.evaluate")  # the package has a function of this name
 GOOD = Path(__file__).parent / "data" / "format-1"
-CASES = int(os.environ.get("STORMPG_FUZZ_CASES", "150"))  # of each test; benchmarks/fuzz.py asks for more
-QUICK = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
-    max_leaves=12,
-)
+CASES = 20  # of each kind of file
 
 
-def load(folder: Path) -> None:
-    """All that reads a run; what is wrong with it is an InputError."""
-    with contextlib.suppress(InputError):
-        run = store.Run(folder)
-        run.algorithms()
-        list(run.iterates("last"))
-        run.first()
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory):
+    root = tmp_path_factory.mktemp("templates")
+    fuzz.make_templates(root, ("run", "begun", "compare", "reproduce", "tune", "toml", "bench"))
+    return root
 
 
 @pytest.fixture
@@ -44,58 +47,276 @@ def folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"], "something was written outside the folder"
 
 
-@QUICK
-@given(key=st.sampled_from(sorted(json.loads((GOOD / "config.json").read_text()))), value=JSON)
-def test_config_with_anything_in_it(folder, key, value):
-    config = json.loads((GOOD / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, key: value}))
-    load(folder)
+@pytest.fixture
+def run(templates, tmp_path):
+    shutil.copytree(templates / "run", tmp_path / "run")
+    return tmp_path / "run"
 
 
-@QUICK
-@given(st.binary(max_size=300))
-def test_any_bytes_for_a_config(folder, content):
-    (folder / "config.json").write_bytes(content)
-    load(folder)
+def with_config(folder: Path, **change) -> Path:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    return folder
 
 
-@QUICK
-@given(position=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
-def test_any_byte_of_a_saved_policy(folder, position, value, cut):
-    for name in ("policy.safetensors", "state.safetensors"):
-        content = bytearray((GOOD / name).read_bytes())
-        content[position % len(content)] = value
-        (folder / name).write_bytes(content[: position % len(content)] if cut else content)
-    load(folder)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in fuzz.KINDS if kind.folder not in ("theory", "gym")], ids=lambda kind: kind.name
+)
+@pytest.mark.filterwarnings("default")  # a checkpoint that is passed over is a warning
+def test_mutations(kind, templates, tmp_path, capsys):
+    for number in range(CASES):
+        dice, folder = random.Random(f"{kind.name} {number}"), tmp_path / str(number)
+        shutil.copytree(templates / kind.folder, folder)
+        mutate(dice.choice(sorted(path for path in folder.glob(kind.files) if path.is_file())), dice)
+        with fuzz.quickly(slow=False):
+            how, words = fuzz.outcome(lambda folder=folder: fuzz.DRIVERS[kind.drivers[0]](folder))
+        assert how in ("accepted", "refused"), f"case {number}: {words}"
+        said = capsys.readouterr().err.splitlines()
+        assert sum(line.startswith("stormpg: ") for line in said) <= 1
+        assert not any("panicked" in line for line in said)
+        shutil.rmtree(folder)
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    file = tmp_path_factory.mktemp("checkpoint") / "checkpoint-1.safetensors"
-    files.write_tensors(file, {"0/states/params": np.arange(30.0), "0/rows/live": np.ones((3, 2), bool)}, {"kind": "test"})
-    return file
+PLANTED = "planted_by_a_test"
 
 
-@QUICK
-@given(position=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
-def test_any_byte_of_a_checkpoint(checkpoint, tmp_path, position, value, cut):
-    content, file = bytearray(checkpoint.read_bytes()), tmp_path / checkpoint.name
-    content[position % len(content)] = value
-    file.write_bytes(content[: position % len(content)] if cut else content)
-    with contextlib.suppress(InputError):
-        tensors, _ = files.read_tensors(file)
-        for name, values in files.read_tensors(checkpoint)[0].items():  # the byte was none of the arrays'
-            np.testing.assert_array_equal(tensors[name], values)
+@pytest.mark.parametrize("name", ["run", "begun", "compare", "tune", "theory"])
+def test_no_folder_has_a_module_imported(name, templates, tmp_path, monkeypatch, command):
+    """`gym:module:ID` imports the module, where a user asks for it; a file may not."""
+    (tmp_path / f"{PLANTED}.py").write_text(
+        "import gymnasium\ngymnasium.register('X-v0', 'gymnasium.envs.classic_control:CartPoleEnv')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    env, folder = f"gym:{PLANTED}:X-v0", tmp_path / name
+    if name == "theory":
+        folder.mkdir()
+        (folder / "experiment.json").write_text(json.dumps({"kind": "theory", "environments": [env]}))
+    else:
+        shutil.copytree(templates / name, folder)
+        about = folder / ("config.json" if name in ("run", "begun") else "experiment.json")
+        about.write_text(about.read_text().replace('"pendulum"', f'"{env}"'))
+    uses = {"run": [("evaluate",), ("render",), ("train", "--resume")], "begun": [("train", "--resume")]}
+    for words in uses.get(name, [("report",)]):
+        code, _, err = command(*words, str(folder))
+        assert (code, err.count("\n")) == (2, 1)
+        assert "a file may not ask for that" in err
+        assert PLANTED not in sys.modules
+    if name == "run":
+        with pytest.raises(InputError, match="may not ask"):
+            stormpg.Agent.load(folder)
+    assert PLANTED not in sys.modules
+    stormpg.make(env)  # which shows that the module could have been imported
+    assert sys.modules.pop(PLANTED)
+    gymnasium.registry.pop("X-v0")
 
 
-@QUICK
-@given(st.dictionaries(st.text(max_size=8), JSON, max_size=4) | st.binary(max_size=100))
-def test_any_toml(tmp_path, content):
-    file = tmp_path / "job.toml"
-    lines = b"\n".join(f"{k} = {json.dumps(v)}".encode() for k, v in content.items()) if isinstance(content, dict) else content
-    file.write_bytes(lines)
-    with contextlib.suppress(InputError):
-        read_toml(file)
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        ("gym:GymV26Environment-v0", {"env_id": "antigravity:X"}),
+        ("gym:Hopper-v5", {"xml_file": "/tmp/evil.xml"}),
+        ("gym:Hopper-v5", {"xml_file": "../evil.xml"}),
+        ("gym:CartPole-v1", {"render_mode": "human"}),
+        ("gym:CartPole-v1", {"entry_point": "antigravity:X"}),
+        ("gym:CartPole-v1", {"sutton_barto_reward": {"a": 1}}),
+        ("gymnax:MNISTBandit-bsuite", {}),
+        ("lqr", {"state_dim": 10**9}),
+        ("__import__('os'):x", {}),
+        ("../../etc/passwd", {}),
+    ],
+)
+def test_settings_of_a_file_load_nothing(env, settings):
+    with pytest.raises(InputError):
+        from_file(env, settings, "config.json")
+    assert "antigravity" not in sys.modules
+
+
+def test_plain_settings_of_a_file_are_taken():
+    assert from_file("lqr", {"state_dim": 3}, "config.json").observation_space.shape == (3,)
+    assert from_file("gym:CartPole-v1", {"sutton_barto_reward": True}, "config.json").settings == {"sutton_barto_reward": True}
+
+
+def test_a_changed_bit_of_the_table_is_noticed(run):
+    content, config = (run / "metrics.parquet").read_bytes(), store.read_config(run)
+    good = store.read_metrics(run)
+    for bit in random.Random(0).sample(range(8 * len(content)), 300):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        (run / "metrics.parquet").write_bytes(changed)
+        with pytest.raises(InputError, match="has been altered"):
+            store.read_metrics(run, config)
+    (run / "metrics.parquet").write_bytes(content)
+    assert store.read_metrics(run)["return"].tobytes() == good["return"].tobytes()
+
+
+def test_the_table_that_comes_back_is_the_one_that_was_stored(run):
+    table, stored = store.read_metrics(run), polars.read_parquet(run / "metrics.parquet")
+    assert list(table) == stored.columns
+    for name, column in table.items():
+        np.testing.assert_array_equal(column, stored[name].to_numpy())
+
+
+def test_a_table_of_an_earlier_version_has_no_checksum_and_is_read(folder):
+    assert metrics.CHECKSUM not in json.loads((folder / "summary.json").read_text())
+    assert len(store.read_metrics(folder)["return"]) == 10
+
+
+def test_panics_of_the_parquet_reader_are_one_error(folder, capfd):
+    """polars panics over some damaged files, which are no Exceptions, and prints a backtrace past Python."""
+    content, config, refused = (folder / "metrics.parquet").read_bytes(), store.read_config(folder), 0
+    for number in range(600):
+        (folder / "metrics.parquet").write_bytes(bytes_of(content, random.Random(number)))
+        try:
+            store.read_metrics(folder, config)
+        except InputError:
+            refused += 1
+    assert refused > 300
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("trajectories", [12, 10**12])
+def test_a_table_that_claims_millions_of_rows_is_not_read(folder, trajectories):
+    table = polars.read_parquet(folder / "metrics.parquet")
+    many = polars.select(*(polars.repeat(table[n][0], 20_000_000, dtype=table[n].dtype).alias(n) for n in table.columns[:3]))
+    rest = {n: polars.repeat(table[n][0], 20_000_000, dtype=table[n].dtype).alias(n) for n in table.columns[3:]}
+    many.lazy().with_columns(**rest).sink_parquet(folder / "metrics.parquet")
+    with pytest.raises(InputError, match="claims 20,000,000 rows"):
+        store.read_metrics(with_config(folder, trajectories=trajectories))
+
+
+@pytest.mark.parametrize("block", ["x", -1, 0, 1.5, True, 10**12, [1]])
+def test_a_block_that_no_run_has(templates, tmp_path, command, block):
+    shutil.copytree(templates / "begun", tmp_path / "begun")
+    code, _, err = command("train", "--resume", str(with_config(tmp_path / "begun", block=block)))
+    assert code == 2
+    assert "block" in err
+
+
+def test_long_horizons_are_played_in_parts(monkeypatch):
+    env = stormpg.make("pendulum")
+    policy = stormpg.policy_for(env, hidden=(3,))
+    params = policy.init(evaluation.episodes_key(0))
+    play = lambda: evaluation.evaluate(env, policy, params, episodes=10, horizon=20)
+    whole = play()
+    monkeypatch.setattr(evaluation, "MEMORY", 2 * 4 * 20 * (3 + 1 + 1 + 3) * 4)  # four episodes
+    parts = play()
+    assert parts.returns.shape == whole.returns.shape == (10,)
+    assert len(set(parts.returns.tolist())) == 10
+    np.testing.assert_allclose(parts.returns[:4], whole.returns[:4], rtol=1e-5)
+    monkeypatch.setattr(evaluation, "MEMORY", 1000)
+    with pytest.raises(InputError, match="shorter horizon"):
+        play()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seeds": list(range(10)) * 10**3},
+        {"seeds": [2**40]},
+        {"horizon": 10**7},
+        {"horizon": 10**18},
+        {"policies": [{"hidden": [10**9]}]},
+        {"policies": [{"hidden": [10**6, 10**6]}]},
+        {"policies": [{"hidden": [2] * 10**4}]},
+        {"policies": [{"sigma": float("nan")}]},
+        {"settings": [{"eta": float("inf"), "optimizer": 5}]},
+        {"env": "x" * 300},
+        {"trajectories": 0},
+    ],
+)
+def test_absurd_sizes(folder, change):
+    with pytest.raises(InputError):
+        store.Run(with_config(folder, **change)).algorithms()
+
+
+def test_other_shapes_than_the_config_says(folder):
+    tensors, _ = files.read_tensors(GOOD / "policy.safetensors")
+    files.write_tensors(folder / "policy.safetensors", {k: v[:1] for k, v in tensors.items()}, {})
+    with pytest.raises(InputError, match="expected float32"):
+        list(store.Run(folder).iterates("last"))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 10**5, "[" * 100 + "]" * 100, as_text({"a": DIGITS}), '"\\ud800"', "\xff", str(10**20), "{"]
+)
+def test_json_that_is_not_read(tmp_path, text):
+    (tmp_path / "a.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"a\.json is not"):
+        read_json(tmp_path / "a.json", "anything")
+
+
+def test_a_large_file_is_not_read(tmp_path):
+    with (tmp_path / "a.json").open("wb") as file:
+        file.truncate(2**40)  # takes no room
+    with pytest.raises(InputError, match="1,099,511,627,776 bytes"):
+        read_json(tmp_path / "a.json", "anything")
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.parquet", "policy.safetensors", "state.safetensors", "summary.json"])
+@pytest.mark.parametrize("what", ["missing", "folder", "loop", "pipe", "device"])
+def test_something_else_in_the_place_of_a_file(folder, name, what):
+    file = folder / name
+    file.unlink()
+    {
+        "missing": lambda: None,
+        "folder": file.mkdir,
+        "loop": lambda: file.symlink_to(name),
+        "pipe": lambda: os.mkfifo(file),
+        "device": lambda: file.symlink_to("/dev/zero"),
+    }[what]()
+    how, words = fuzz.outcome(lambda: (list(store.Run(folder).iterates("last")), store.Run(folder).first()))
+    assert how == "refused" or name == "summary.json", words
+
+
+def test_a_database_that_computes_is_not_opened(templates, tmp_path, command):
+    endless = "CREATE VIEW more AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+    for sql in (
+        endless,
+        "CREATE TABLE more (a, b AS (zeroblob(1000000000)))",
+        "CREATE TRIGGER t AFTER INSERT ON trials BEGIN SELECT 1; END",
+    ):
+        shutil.rmtree(tmp_path / "tune", ignore_errors=True)
+        shutil.copytree(templates / "tune", tmp_path / "tune")
+        database = sqlite3.connect(tmp_path / "tune" / "study.db")
+        database.execute(sql)
+        database.commit()
+        database.close()
+        code, _, err = command("report", str(tmp_path / "tune"))
+        assert (code, err.count("\n")) == (2, 1)
+        assert "it is not opened" in err
+
+
+NAMES = ["[/x]", "[bold]x", "$\\frac{$", "\x1b]0;owned\x07\x1b[2J", "a|b`c`<b>", "é" * 90]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_as_they_are(run, command, name, tmp_path):
+    """In the terminal, in figures, in Markdown and in the page."""
+    code, out, err = command("report", str(with_config(run, env=name, algorithm=name)), "--out", "report")
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out
+    assert (tmp_path / "report" / "figure1.png").stat().st_size > 1000
+    text = (tmp_path / "report" / "tables.md").read_text()
+    assert "\x1b" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {5}
+    outside_code = re.sub("`[^`]*`", "", text.replace("\\`", ""))
+    assert "<b>" not in outside_code.replace("\\<b>", "")
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[bold]", "\x1b[2J", "a" * 300, "x" * 5000])
+def test_folders_of_any_name(command, name):
+    code, out, err = command("evaluate", f"nowhere/{name}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "\x1b" not in err
+    assert "nowhere" in err
+    code, out, err = command(
+        "train", "pendulum", "--trajectories", "5", "--seeds", "1", "--horizon", "3", "--S0", "3", "--out", f"D/{name}"
+    )
+    assert (code, err.count("\n")) in ((0, 0), (2, 1))
+    assert "\x1b" not in out + err
+    assert code == (2 if len(name) > 255 else 0)
 
 
 def header(about: dict, data: bytes = b"") -> bytes:
@@ -112,6 +333,7 @@ BOMBS = {
     "deep JSON": struct.pack("<Q", 100_000) + b"[" * 100_000,
     "a pickle": b"\x80\x04\x95",
     "a zip": b"PK\x03\x04" + b"\0" * 100,
+    "many tensors": header({str(i): {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(10**4)}),
 }
 
 
@@ -122,25 +344,3 @@ def test_bombs(folder, bomb):
     with pytest.raises(InputError, match=r"policy\.safetensors"):
         list(store.Run(folder).iterates("last"))
     assert {p for p in folder.parent.rglob("*")} == before
-
-
-def test_wrong_shapes_and_absurd_sizes(folder):
-    tensors, _ = files.read_tensors(GOOD / "policy.safetensors")
-    files.write_tensors(folder / "policy.safetensors", {k: v[:1] for k, v in tensors.items()}, {})
-    with pytest.raises(InputError, match="expected float32"):
-        list(store.Run(folder).iterates("last"))
-    config = json.loads((folder / "config.json").read_text())
-    for change in ({"seeds": list(range(10)) * 10**3}, {"horizon": 10**30}, {"policies": [{"hidden": [10**9]}]}):
-        (folder / "config.json").write_text(json.dumps({**config, **change}))
-        with pytest.raises(InputError):
-            store.Run(folder)
-
-
-def test_an_environment_in_a_config_cannot_run_code(folder):
-    """`gym:module:ID` would import a module."""
-    config = json.loads((folder / "config.json").read_text())
-    for name in ("gym:antigravity:CartPole-v1", "gym:os:x", "../../etc/passwd", "__import__('os'):x"):
-        (folder / "config.json").write_text(json.dumps({**config, "env": name}))
-        with pytest.raises(InputError):
-            store.Run(folder)
-    np.testing.assert_equal("antigravity" in __import__("sys").modules, False)

@@ -340,7 +340,7 @@ def test_memory_does_not_grow_with_finished_trials(tmp_path):
 def test_a_study_of_something_else_is_refused(tmp_path):
     study_in(tmp_path)
     other = Search(**{**SEARCH.__dict__, "problem": PROBLEM._replace(algorithm="gpomdp")})
-    with pytest.raises(InputError, match="the study 's' has algorithm = storm-pg; asked for gpomdp"):
+    with pytest.raises(InputError, match="the study 's' has 'algorithm' = 'storm-pg'; asked for 'gpomdp'"):
         study_in(tmp_path, other)
 
 

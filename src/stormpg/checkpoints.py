@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from stormpg import files
-from stormpg.errors import InputError
+from stormpg.errors import InputError, legible
 from stormpg.iteration import LIMIT, Row, State
 from stormpg.notices import tell
 
@@ -112,7 +112,8 @@ def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> 
     refused: list[str] = []
     for file in sorted(folder.glob(PATTERN), key=number_of, reverse=True):
         try:
-            found = read(file, fingerprint, likes)
+            with legible(str(file)):
+                found = read(file, fingerprint, likes)
         except InputError as error:
             refused.append(str(error))
             continue

@@ -1,6 +1,7 @@
 """evaluate(): the return of fixed parameters over fresh episodes."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -9,9 +10,12 @@ import numpy as np
 from jax import Array
 
 from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
+from stormpg.errors import InputError
 from stormpg.outside import Sampler
 from stormpg.records import Opaque, Tree, traceable
 from stormpg.trajectories import rollout
+
+MEMORY = 2**28  # bytes of the trajectories that are held at once
 
 
 class Evaluation(NamedTuple):
@@ -58,12 +62,33 @@ def evaluate(
     """
     key = episodes_key(seed, run)
     length = env.horizon if horizon is None else horizon
+    size = part_size(env, episodes, length)
+    keys = [key if part == 0 else jax.random.fold_in(key, part) for part in range(-(-episodes // size))]
     if isinstance(env, OutsideEnvironment):
+        parts = []
         with Sampler(env, length) as sampler:
-            played = sampler.sample(policy, params, key, episodes, deterministic)
-        return Evaluation(np.asarray(played.reward.sum(axis=1)), np.asarray(played.mask.sum(axis=1)).astype(int))
-    returns, lengths = _play(env, traceable(policy), params, key, episodes, length, deterministic)
-    return Evaluation(np.asarray(returns), np.asarray(lengths).astype(int))
+            for one in keys:
+                played = sampler.sample(policy, params, one, size, deterministic)
+                parts.append((played.reward.sum(axis=1), played.mask.sum(axis=1)))
+    else:
+        parts = [_play(env, traceable(policy), params, one, size, length, deterministic) for one in keys]
+    returns, lengths = (np.concatenate(column)[:episodes] for column in zip(*parts, strict=True))
+    return Evaluation(returns, lengths.astype(int))
+
+
+def part_size(env: AnyEnvironment, episodes: int, horizon: int) -> int:
+    """How many episodes are played at once, such that they fit into MEMORY; InputError where a single one does not."""
+    numbers = sum(
+        math.prod(getattr(space, "shape", ())) for space in (env.observation_space, env.action_space, env.action_space)
+    )
+    each = 2 * 4 * horizon * (numbers + 3)  # observation, action and its noise, reward, mask and log-probability; twice
+    if each > MEMORY:
+        raise InputError(
+            f"an episode of {horizon:,} steps in {env.name} takes {each / 2**30:.1f} GB, and evaluation keeps to "
+            f"{MEMORY / 2**30:.1f} GB: give a shorter horizon."
+        )
+    parts = -(-episodes * each // MEMORY)
+    return -(-episodes // parts)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "episodes", "horizon", "deterministic"))

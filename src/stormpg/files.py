@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.errors import InputError
+from stormpg.reading import size_of
 from stormpg.records import Tree
 
+MOST_HEADER = 2**24  # bytes of a safetensors file besides its arrays
 FORMAT = 3
 READABLE = (1, 2, 3)  # 1 has no checksums, no block size and no checkpoints; 2 counts no steps and has no identity
 
@@ -26,7 +29,8 @@ def save_tree(tree: Tree, file: Path) -> None:
 
 def load_tree(like: Tree, file: str | os.PathLike[str]) -> Tree:
     """The pytree saved in a file, with the structure of `like`, whose leaves need only shape and dtype."""
-    return fill(like, read_tensors(Path(file))[0], file)
+    expected = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for _, leaf in _named(like))
+    return fill(like, read_tensors(Path(file), 2 * expected + MOST_HEADER)[0], file)
 
 
 def leaves(tree: Tree) -> list[tuple[str, np.ndarray]]:
@@ -61,16 +65,20 @@ def tensor_bytes(tensors: Mapping[str, np.ndarray], about: Mapping[str, str]) ->
     return save(dict(tensors), {"stormpg": json.dumps({**about, "checksum": checksum(tensors)})})
 
 
-def read_tensors(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays of a file, and what its writer said about it; InputError where it is not what was written."""
+def read_tensors(file: Path, most: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a file, and what its writer said about it; InputError where it is not what was written.
+
+    `most`: the bytes that it may have, where that is known. An array is never larger than the part of the file it is in.
+    """
     from safetensors import SafetensorError, safe_open
 
+    size = size_of(file, "a safetensors file")
+    if most is not None and size > most:
+        raise InputError(f"{file} has {size:,} bytes, and what is expected in it at most {most:,}.")
     try:
         with safe_open(file, framework="numpy") as content:
             about = json.loads((content.metadata() or {}).get("stormpg", "{}"))
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - it is no mapping
-    except FileNotFoundError:
-        raise InputError(f"there is no file {file}.") from None
     except (SafetensorError, OSError, ValueError, TypeError, MemoryError, AttributeError, RecursionError) as error:
         raise InputError(f"{file} is not a safetensors file, or is cut short ({error}).") from None
     if not isinstance(about, dict):

@@ -6,7 +6,6 @@ The settings come from the constructors' own signatures, so a new algorithm's se
 import contextlib
 import inspect
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
@@ -14,9 +13,10 @@ from typing import Any, get_type_hints
 
 import tomli_w
 
+from stormpg import reading
 from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
 from stormpg.envs import AnyEnvironment, make
-from stormpg.errors import InputError, choose, nearest
+from stormpg.errors import InputError, choose, nearest, shown
 from stormpg.experiments.paper import settings_for
 from stormpg.files import write_text
 from stormpg.policies import policy_for
@@ -47,16 +47,11 @@ def algorithm_options() -> dict[str, type]:
 
 def read_toml(file: Path) -> dict[str, Any]:
     """A file of defaults. Its keys are the flags' names, without dashes in front and with _ for -."""
-    if not file.is_file():
-        raise InputError(f"there is no file {file}: give a TOML file to --config.")
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not TOML: {error}.") from None
+    content = reading.read_toml(file, "--config")
     known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
     for name, value in content.items():
         if name not in known:
-            raise InputError(f"{file} has an unknown key {name!r}: {nearest(name, known)}.")
+            raise InputError(f"{file} has an unknown key {shown(name)}: {nearest(name[:80], known)}.")
         if name == "hidden" and isinstance(value, list | int):
             continue
         try:

@@ -35,6 +35,7 @@ RATES = {  # frames a second: real time where the environment has a short time s
     "pendulum": 1 / pendulum.DT,
     "acrobot": 15.0,
 }
+MOST_STEPS = 20_000  # of an episode that is filmed
 USUAL_RATE = 5.0  # where nothing else is known
 
 
@@ -81,6 +82,8 @@ def render(
     if episodes < 1:
         raise InputError(f"episodes is {episodes}; expected at least 1.")
     run = Run(folder, env, policy)
+    if run.horizon > MOST_STEPS:
+        raise InputError(f"episodes of the run in {folder} have up to {run.horizon} steps; a film has at most {MOST_STEPS}.")
     params, policy = parameters(run, which, policy_seed), run.policies[0]
     kind = Outside if isinstance(run.env, OutsideEnvironment) else Inside
     with contextlib.closing(kind(run.env, policy, params, deterministic)) as stage:

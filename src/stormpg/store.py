@@ -4,7 +4,7 @@ While it trains there are checkpoints in it instead of the last four; summary.js
 is whole.
 """
 
-import json
+import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stormpg import metrics
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.checkpoints import with_steps
-from stormpg.envs import as_environment, make
-from stormpg.errors import InputError, choose
-from stormpg.files import FORMAT, READABLE, fill, load_tree, read_tensors, save_tree, write_file, write_json
+from stormpg.configuration import policy_settings, read_config
+from stormpg.envs import as_environment
+from stormpg.envs.named import from_file
+from stormpg.errors import InputError, choose, legible
+from stormpg.files import FORMAT, fill, load_tree, read_tensors, save_tree, write_json
 from stormpg.identity import identity, name_of
 from stormpg.iteration import State
 from stormpg.iteration import begin as begin_state
@@ -55,18 +58,16 @@ def begin(config: Mapping[str, Any], folder: str | os.PathLike[str]) -> Path:
 
 def save(result: Any, folder: str | os.PathLike[str]) -> Path:
     """Write a `Result` to a folder of its own, or to the one that `begin` took for it."""
-    import polars
-
     path = Path(folder)
     if is_whole(path):
         prepare(path)
     if not (path / "config.json").exists():
         begin(describe(result, result.trajectories), path)
     iterates = {"last": result.states.params, "uniform": result.states.uniform, "best": result.states.best}
-    write_file(path / "metrics.parquet", lambda file: polars.DataFrame(dict(result.columns)).write_parquet(file))
+    checksum = metrics.write_metrics(result.columns, path / metrics.FILE)
     save_tree(result.states, path / "state.safetensors")
     save_tree(iterates, path / "policy.safetensors")
-    write_json(path / "summary.json", summary(result))
+    write_json(path / metrics.SUMMARY, summary(result) | {metrics.CHECKSUM: checksum})
     return path
 
 
@@ -132,52 +133,6 @@ def _last_rows(columns: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.nonzero(follows == 0)[0]
 
 
-def read_config(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The config.json of a run's folder."""
-    file = Path(folder) / "config.json"
-    if not file.is_file():
-        raise InputError(f"{folder} holds no run: there is no config.json in it. Give the folder of `stormpg train --out`.")
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise InputError(f"{file} is not JSON ({error}): the run cannot be read.") from None
-    if not isinstance(config, dict) or config.get("format") not in READABLE:
-        raise InputError(f"{file} has none of the formats {READABLE} that this version reads.")
-    return checked(config, file)
-
-
-SCHEMA: dict[str, Any] = {  # what a config.json must have, and of which type
-    "env": str,
-    "env_settings": dict,
-    "algorithm": str,
-    "settings": list,
-    "policies": list,
-    "trajectories": int,
-    "seeds": list,
-    "horizon": int,
-}
-
-
-def checked(config: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The config, if it has what a run needs; InputError that names what is wrong otherwise."""
-    for name, kind in SCHEMA.items():
-        if not isinstance(config.get(name), kind) or isinstance(config[name], bool):
-            raise InputError(f"{file} has {name} = {config.get(name)!r}; expected {kind.__name__}.")
-    whole = lambda value, most: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-    seeds, settings, policies = config["seeds"], config["settings"], config["policies"]
-    right = {
-        "seeds": bool(seeds) and len(seeds) <= 10**6 and all(whole(s, 2**31) for s in seeds) and len(set(seeds)) == len(seeds),
-        "settings": bool(settings) and all(isinstance(s, dict) for s in settings),
-        "policies": len(policies) == len(settings) and all(p is None or isinstance(p, dict) for p in policies),
-        "horizon": whole(config["horizon"], 10**7) and config["horizon"] >= 1,
-        "trajectories": whole(config["trajectories"], 10**12),
-    }
-    for name, good in right.items():
-        if not good:
-            raise InputError(f"{file} has {name} = {str(config[name])[:80]}, which no run has.")
-    return config
-
-
 def finished(training: Any, folder: Path) -> Any:
     """The `Result` of a run of this training that has ended."""
     run = Run(folder, training.env, training.policies[0])
@@ -190,11 +145,9 @@ def is_whole(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / "summary.json").exists()
 
 
-def read_metrics(folder: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The columns of a run's metrics.parquet."""
-    import polars
-
-    return {column.name: column.to_numpy() for column in polars.read_parquet(Path(folder) / "metrics.parquet")}
+def read_metrics(folder: str | os.PathLike[str], config: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
+    """The columns of a run's metrics.parquet. `config`: of the run, where it has been read."""
+    return metrics.read_metrics(Path(folder), read_config(folder) if config is None else config)
 
 
 class Run:
@@ -207,14 +160,17 @@ class Run:
         self, folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None
     ) -> None:
         self.folder, self.config, self.algorithm = Path(folder), read_config(folder), algorithm
-        self.env = _environment(self.config, folder) if env is None else as_environment(env)
-        self.seeds, self.horizon = self.config["seeds"], self.config["horizon"]
-        if None in self.config["policies"] and policy is None:
+        about, file = self.config, self.folder / "config.json"
+        self.env = from_file(about["env"], about["env_settings"], file) if env is None else as_environment(env)
+        self.seeds, self.horizon = about["seeds"], about["horizon"]
+        if None in about["policies"] and policy is None:
             raise InputError(f"the run in {folder} has a policy of its user's own, which cannot be rebuilt from the folder.")
-        self.policies = [
-            from_description(self.env, _policy_settings(about, folder)) if policy is None else policy
-            for about in self.config["policies"]
-        ]
+        inputs = math.prod(getattr(self.env.observation_space, "shape", ()))
+        with legible(str(file)):
+            self.policies = [
+                from_description(self.env, policy_settings(one, inputs, file)) if policy is None else policy
+                for one in about["policies"]
+            ]
 
     def algorithms(self) -> list[Algorithm]:
         """As the folder names them; InputError where one was made with a function of the user's."""
@@ -231,7 +187,8 @@ class Run:
             raise InputError(
                 f"the run in {self.folder} has an algorithm of its user's own: give it again, in Python (algorithm=)."
             )
-        return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
+        with legible(str(self.folder / "config.json")):
+            return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them to go on with the run."""
@@ -260,7 +217,7 @@ class Run:
         runs = (len(self.seeds) * len(self.config["settings"]),)
         one = jax.eval_shape(begin_state, policy, algorithm, jnp.asarray(0, jnp.int32))
         many = jax.tree.map(lambda x: jax.ShapeDtypeStruct(runs + x.shape, x.dtype), one)
-        table, file = read_metrics(self.folder), self.folder / "state.safetensors"
+        table, file = read_metrics(self.folder, self.config), self.folder / "state.safetensors"
         taken = np.asarray(table["steps"])[_last_rows(table)]
         return fill(many, with_steps(read_tensors(file)[0], taken), file), table
 
@@ -269,26 +226,3 @@ class Run:
         states, table = self.end(self.policies[0], self.algorithms()[0])
         mine = (table["setting"] == 0) & (table["seed"] == self.seeds[0])
         return jax.tree.map(lambda x: x[:1], states), {name: column[mine] for name, column in table.items()}
-
-
-def _environment(config: Mapping[str, Any], folder: Any) -> Any:
-    """The environment that a config names. A file may not name a module to import, as `gym:module:ID` does."""
-    settings = config["env_settings"]
-    simple = all(isinstance(value, str | int | float | bool | None) for value in settings.values())
-    if config["env"].count(":") > 1 or not simple:
-        raise InputError(f"the run in {folder} is of {config['env'][:80]!r}, which is not made from a file: give env=.")
-    try:
-        return make(config["env"], **settings)
-    except TypeError as error:
-        raise InputError(f"config.json in {folder} has settings that {config['env'][:80]!r} does not take: {error}.") from None
-
-
-def _policy_settings(about: Mapping[str, Any], folder: Any) -> dict[str, Any]:
-    """The settings of a policy as `policy_for` takes them."""
-    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in about.items()}
-    sizes = settings.get("hidden", ())
-    kinds = {"kind": str, "hidden": tuple, "sigma": int | float, "learn_sigma": bool, "scaled": tuple, "normalise": bool}
-    right = all(k in kinds and isinstance(v, kinds[k]) for k, v in settings.items())
-    if not right or not all(isinstance(n, int) and 1 <= n <= 10**6 for n in sizes):
-        raise InputError(f"config.json in {folder} describes a policy that no run has: {str(dict(about))[:120]}.")
-    return settings

@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from stormpg import files
-from stormpg.errors import InputError
+from stormpg.errors import InputError, shown
 from stormpg.experiments.content import simple
+from stormpg.reading import Text, check_fields, conforms, read_object
 from stormpg.report.figures import STYLES
 
+MACHINE: dict[str, Any] = {"cpu": str, "cores": int, "accelerators": list[str]}
+TABLE: dict[str, Any] = {
+    **dict.fromkeys(("name", "title", "unit", "faster_is"), str),
+    **{"note": Text, "rows": list[dict[str, Any]]},
+}
+ROW: dict[str, Any] = {  # what is no number in a row
+    **{"name": str, "version": str, "axis": str, "missing": Text},
+    **{"values": list[float], "setting": Any, "value": Any},
+}
 Result = Mapping[str, Any]  # what `where_and_when` gives, and "tables"
 
 SLOWER = 0.9  # of the speed before: less than that, and outside the spread of both, is slower
@@ -19,11 +29,16 @@ BEGIN, END = "<!-- speed -->", "<!-- end of speed -->"
 
 def read(file: Path) -> Result:
     """A stored result."""
-    try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-        _ = result["date"], [row["name"] for table in result["tables"] for row in table["rows"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file} holds no result of `stormpg bench`: {error}.") from error
+    expected = "a result of `stormpg bench`"
+    result = read_object(file, expected)
+    check_fields(result, {"date": str, "tables": list[dict[str, Any]], "machine": dict[str, Any]}, str(file))
+    check_fields(result["machine"], MACHINE, f"machine in {file}")
+    for table in result["tables"]:
+        check_fields(table, TABLE, f"a table of {file}")
+        for row in table["rows"]:
+            wrong = [key for key, value in row.items() if not conforms(value, ROW.get(key, float))]
+            if wrong or "name" not in row or not {"median", "missing"} & row.keys():
+                raise InputError(f"{file} holds the row {shown(row)}; expected {expected}.")
     return result
 
 

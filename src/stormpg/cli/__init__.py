@@ -32,6 +32,9 @@ def main() -> None:
         stopped(interrupted.error)
     except (KeyboardInterrupt, Terminated) as error:
         stopped(error)
+    except OSError as error:  # a name that is too long, a full disk, a folder that may not be read
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}. Give another file or folder, or make room.")
     except Exception as error:
         if not hasattr(error, "format_message"):  # what the command-line parser raises has it
             raise

@@ -9,13 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.cli.base import Json, Workers, app, finish
-from stormpg.errors import InputError, choose
+from stormpg.envs.named import check_name
+from stormpg.errors import InputError, choose, legible
 from stormpg.experiments import comparison, reproduction
 from stormpg.experiments.claims import count_verdicts
 from stormpg.experiments.study import ABOUT, check_algorithms, read_about
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
+from stormpg.iteration import LIMIT
 from stormpg.options import without_secrets
+from stormpg.reading import as_record
 from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
 from stormpg.terminal import out, table, unit_bar
 
@@ -84,25 +87,29 @@ def report_command(
         rebuild(runs[0], as_json)
     else:
         folder = folder or Path("report")
-        show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
+        with legible(f"what {' and '.join(map(str, runs))} hold"):
+            show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
 
 
 def rebuild(root: Path, as_json: bool) -> None:
     """The report of a study from its stored runs."""
     from stormpg.cli import theory, tuning
 
-    about = read_about(root)
+    about, file = read_about(root), root / ABOUT
     kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
     shop, tuned = Workshop(root, train=False), (root / "tuning").is_dir()
-    if kind == "reproduce":
-        show(reproduction.reproduce(shop, reproduction.Plan(**about), tuned, [this_command()]), root, as_json)
-    elif kind == "compare":
-        wanted = comparison.Comparison(**about | {"algorithms": tuple(about["algorithms"])})
-        show(comparison.compare(shop, wanted, tuned, [this_command()]), root, as_json)
-    elif kind == "theory":
-        theory.report(shop, about, as_json)
-    else:
-        tuning.report(shop, about, as_json)
+    with legible(f"what {root} holds"):
+        if kind == "reproduce":
+            plan = as_record(reproduction.Plan, about, str(file), {"trajectories": LIMIT})
+            show(reproduction.reproduce(shop, plan, tuned, [this_command()]), root, as_json)
+        elif kind == "compare":
+            wanted = as_record(comparison.Comparison, about, str(file), {"trajectories": LIMIT})
+            check_name(wanted.env, file)
+            show(comparison.compare(shop, wanted, tuned, [this_command()]), root, as_json)
+        elif kind == "theory":
+            theory.report(shop, about, as_json)
+        else:
+            tuning.report(shop, about, as_json)
 
 
 def this_command() -> str:

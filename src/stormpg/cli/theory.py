@@ -11,6 +11,7 @@ import typer
 from stormpg.cli.base import Json, Workers, app, finish, flag, with_settings
 from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
+from stormpg.experiments.study import ABOUT
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
 from stormpg.options import POLICY_OPTIONS, Job, write_toml
@@ -44,7 +45,8 @@ def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
     """The report again, from what its folder holds."""
     from stormpg.theory import findings, laboratory
 
-    show(findings.report(shop, laboratory.Size(**about), [this_command()]), shop.root, as_json)
+    size = laboratory.size_of(about, shop.root / ABOUT)
+    show(findings.report(shop, size, [this_command()]), shop.root, as_json)
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from stormpg.cli.base import Config, Json, Workers, app, finish, flag, with_sett
 from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
 from stormpg.experiments.paper import settings_for
-from stormpg.experiments.study import check_folder, claim_folder
+from stormpg.experiments.study import ABOUT, check_folder, claim_folder
 from stormpg.experiments.tuning import FRESH_SEED, TUNING_SEED
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
@@ -109,16 +109,14 @@ def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
     from stormpg.tune import results
     from stormpg.tune import study as studies
 
+    wanted = from_about(about, shop.root / ABOUT)
     if about["storage"]:
         raise InputError(f"the trials of {shop.root} are in {about['storage']}: give the `stormpg tune` command again instead.")
     if not (shop.root / DATABASE).is_file():
         raise InputError(f"{shop.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again.")
-    wanted = from_about(about)
     goal = wanted.problem.objective.direction
-    study = studies.open_study(f"sqlite:///{shop.root / DATABASE}", about["study"], wanted.about(), goal)
-    with contextlib.ExitStack() as end:
-        end.callback(studies.close, study)
-        data = results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
+    study = studies.read_study(shop.root / DATABASE, about["study"], wanted.about(), goal)
+    data = results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
     show(data, shop.root, as_json)
 
 

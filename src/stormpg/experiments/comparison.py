@@ -23,6 +23,8 @@ from stormpg.experiments.units import split_settings
 from stormpg.experiments.workshop import Workshop
 from stormpg.report.write import write_report
 
+MOST_CURVES, MOST_SEEDS = 200, 10**4  # of a run in a report: every curve is resampled a thousand times
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(Switches):
@@ -63,7 +65,10 @@ def report_runs(folders: Sequence[Path], root: Path, commands: Sequence[str]) ->
     tasks: dict[str, Task] = {}
     for folder in folders:
         config = store.read_config(folder)
-        tables = split_settings(store.read_metrics(folder), len(config["settings"]))
+        for name, most in (("settings", MOST_CURVES), ("seeds", MOST_SEEDS)):
+            if len(config[name]) > most:
+                raise InputError(f"the run in {folder} has {len(config[name])} {name}; a report shows at most {most}.")
+        tables = split_settings(store.read_metrics(folder, config), len(config["settings"]))
         env = config["env"]
         task = tasks.setdefault(env, Task(env, env, config["trajectories"], None, {}, {}))
         task.trajectories = min(task.trajectories, config["trajectories"])

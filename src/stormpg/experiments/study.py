@@ -1,7 +1,6 @@
 """A study: algorithms on environments, run or read back, judged under the protocols, and written as one folder."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,13 @@ from typing import Any
 from stormpg import files, store
 from stormpg.algorithms import ALGORITHMS, make_algorithm
 from stormpg.columns import Columns
-from stormpg.errors import InputError
+from stormpg.errors import InputError, shown
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.protocols import Curves, curves_of
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.experiments.units import Unit
 from stormpg.experiments.workshop import Workshop
+from stormpg.reading import read_object
 
 ABOUT = "experiment.json"  # what a folder was asked to hold
 
@@ -135,7 +135,7 @@ def check_folder(root: Path, about: Mapping[str, Any]) -> None:
         for name in asked.keys() | held.keys():
             if held.get(name) != asked.get(name):
                 raise InputError(
-                    f"{root} holds a study with {name} = {held.get(name)!r}; asked for {asked.get(name)!r}. "
+                    f"{root} holds a study with {name} = {shown(held.get(name))}; asked for {shown(asked.get(name))}. "
                     "Give another folder with --out, or delete that one."
                 )
         return
@@ -146,10 +146,7 @@ def check_folder(root: Path, about: Mapping[str, Any]) -> None:
 
 def read_about(root: Path) -> dict[str, Any]:
     """What the study in a folder was asked for."""
-    try:
-        return json.loads((root / ABOUT).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{root / ABOUT} is not JSON ({error}): delete the folder or give another one.") from None
+    return read_object(root / ABOUT, "what a study was asked for")
 
 
 def check_algorithms(names: Sequence[str]) -> list[str]:

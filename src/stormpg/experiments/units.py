@@ -22,7 +22,7 @@ from stormpg import files, store
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.columns import Columns
 from stormpg.envs import make
-from stormpg.errors import InputError
+from stormpg.errors import InputError, shown
 from stormpg.policies import describe_policy, policy_for
 from stormpg.result import Progress
 from stormpg.train import check_budget, train
@@ -112,15 +112,10 @@ def read_unit(unit: Unit, root: Path) -> Columns:
     for name, value in wanted.items():
         if config[name] != value:
             raise InputError(
-                f"{root / unit.folder} holds a run with another {name}: {_short(config[name])}; expected {_short(value)}. "
+                f"{root / unit.folder} holds a run with another {name}: {shown(config[name])}; expected {shown(value)}. "
                 "Give another folder, or delete that one."
             )
-    return store.read_metrics(root / unit.folder)
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) < 80 else f"{text[:77]}..."
+    return store.read_metrics(root / unit.folder, config)
 
 
 def give_memory_back() -> None:

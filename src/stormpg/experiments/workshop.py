@@ -5,7 +5,6 @@ again, then named, and does not keep the others from being done.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +17,7 @@ from stormpg.columns import Columns
 from stormpg.errors import InputError, PartsFailed
 from stormpg.experiments.units import Unit, compute_unit, drop_programs, keep_unit, read_unit
 from stormpg.experiments.workers import GROUP, Here, OnRay, stop
+from stormpg.reading import read_json
 from stormpg.stopping import Halted, Stop, add_note, listening, whole_study
 
 Report = Callable[[str, int, int], None]  # the name of a part, parts done, parts in all
@@ -59,7 +59,7 @@ class Workshop:
         missing = {name: work for name, work in measures.items() if not (self.root / name).exists()}
         parts = {name: Part(work, partial(write_measured, self.root / name)) for name, work in missing.items()}
         self.do(parts, len(measures), group)
-        return [json.loads((self.root / name).read_text(encoding="utf-8")) for name in measures]
+        return [read_json(self.root / name, "a measured part of a study") for name in measures]
 
     def do(self, parts: Mapping[str, Part], count: int, group: int = GROUP, drop: bool = True) -> None:
         """Some parts of `count`, several at once. `drop`: this process's programs are not needed any more after a group."""

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from stormpg.report.figures import STYLES
+from stormpg.errors import InputError
+from stormpg.escaping import for_matplotlib
+from stormpg.report.figures import STYLES, save
 
 COLUMNS = 3
+MOST = 60  # panels of a figure, and rows or columns of a grid
 
 
 def line_chart(
@@ -25,6 +28,10 @@ def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> N
     from matplotlib.figure import Figure
 
     cells = max((len(chart["x"]) for chart in charts if "final" in chart), default=0)
+    if max(cells, max((len(chart["y"]) for chart in charts if "final" in chart), default=0), len(charts)) > MOST:
+        raise InputError(
+            f"a figure of {len(charts)} panels with {cells} columns is too large; at most {MOST} of each are drawn."
+        )
     columns = min(len(charts), 1 if cells > 8 else COLUMNS)
     rows = -(-len(charts) // columns)
     size = (max(4.4, 0.8 * cells), 3.2) if cells else (6.0, 5.0)
@@ -34,12 +41,11 @@ def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> N
     for axes, chart in zip(panels, charts, strict=False):
         draw = grid if "final" in chart else bars if "bars" in chart else lines
         draw(axes, chart)
-        axes.set_title(chart["title"], loc="left", fontsize=10)
+        axes.set_title(for_matplotlib(chart["title"]), loc="left", fontsize=10)
     for axes in panels[len(charts) :]:
         axes.axis("off")
-    figure.suptitle(charts[0]["section"], x=0.01, ha="left", fontsize=13, fontweight="bold")
-    for file in files:
-        figure.savefig(file, dpi=160, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
+    figure.suptitle(for_matplotlib(charts[0]["section"]), x=0.01, ha="left", fontsize=13, fontweight="bold")
+    save(figure, files, 160)
 
 
 def lines(axes: Any, chart: Mapping[str, Any]) -> None:
@@ -50,14 +56,16 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
         marker = "o" if len(x) < 20 else None
         if series.get("points"):
             marker, dash = "o", "none"
-        axes.plot(x, y, linestyle=dash, color=colour, label=series["name"], linewidth=1.8, marker=marker, markersize=4)
+        axes.plot(
+            x, y, linestyle=dash, color=colour, label=for_matplotlib(series["name"]), linewidth=1.8, marker=marker, markersize=4
+        )
         if "low" in series:
             axes.fill_between(x, number(series["low"]), number(series["high"]), color=colour, alpha=0.16, linewidth=0)
     if chart.get("level") is not None:
         axes.axhline(chart["level"], color="0.5", linewidth=1, linestyle=":")
     axes.set(
-        xlabel=chart["x_name"],
-        ylabel=chart["y_name"],
+        xlabel=for_matplotlib(chart["x_name"]),
+        ylabel=for_matplotlib(chart["y_name"]),
         xscale="log" if "x" in chart["log"] else "linear",
         yscale="log" if "y" in chart["log"] else "linear",
     )
@@ -70,8 +78,8 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
 
 def bars(axes: Any, chart: Mapping[str, Any]) -> None:
     """A bar for each name, the first on top."""
-    axes.barh(chart["names"][::-1], chart["bars"][::-1], color=STYLES[0][0])
-    axes.set(xlabel=chart["x_name"])
+    axes.barh([for_matplotlib(name) for name in chart["names"][::-1]], chart["bars"][::-1], color=STYLES[0][0])
+    axes.set(xlabel=for_matplotlib(chart["x_name"]))
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -103,4 +111,4 @@ def grid(axes: Any, chart: Mapping[str, Any]) -> None:
         axes.text(column, row, words, ha="center", va="center", fontsize=9, color="white" if dark else "black")
     axes.set_xticks(range(len(chart["x"])), [f"{v:.2g}" for v in chart["x"]], fontsize=8)
     axes.set_yticks(range(len(chart["y"])), [f"{v:.2g}" for v in chart["y"]], fontsize=8)
-    axes.set(xlabel=chart["x_name"], ylabel=chart["y_name"])
+    axes.set(xlabel=for_matplotlib(chart["x_name"]), ylabel=for_matplotlib(chart["y_name"]))

@@ -1,10 +1,13 @@
 """Figures for print, by matplotlib, without a screen."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stormpg.escaping import for_matplotlib
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, and dashes for those who see none.
 STYLES = (
@@ -16,6 +19,14 @@ STYLES = (
     ("#56B4E9", "--"),
     ("#000000", "-."),
 )
+
+
+def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
+    """Write a figure. A name may have letters that the font lacks, which are shown as boxes, or be too wide."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from|constrained_layout not applied")
+        for file in files:
+            figure.savefig(file, dpi=dpi, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
 
 
 def learning_curves(
@@ -48,10 +59,9 @@ def learning_curves(
         axes.grid(alpha=0.25)
         label_lines(axes, grid, ends)
     panels[0].set_ylabel("undiscounted return")
-    figure.suptitle(env["title"], x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.suptitle(for_matplotlib(env["title"]), x=0.01, ha="left", fontsize=13, fontweight="bold")
     figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8, color="0.35")
-    for file in files:
-        figure.savefig(file, dpi=200, metadata={"CreationDate": None} if file.suffix == ".pdf" else None)
+    save(figure, files, 200)
 
 
 def _first(env: Mapping[str, Any], protocol: str) -> Mapping[str, Any]:
@@ -71,4 +81,4 @@ def label_lines(axes: Any, grid: np.ndarray, ends: Sequence[tuple[str, str, np.n
             at, level = grid[-1], y[-1]
         axes.plot([at, right], [level, level], color=colour, linewidth=0.7)
         axes.plot(at, level, "o", color=colour, markersize=4)
-        axes.text(right, level, f" {name}", color=colour, fontsize=11, fontweight="bold", va="center")
+        axes.text(right, level, f" {for_matplotlib(name, 24)}", color=colour, fontsize=11, fontweight="bold", va="center")

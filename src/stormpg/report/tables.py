@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stormpg.escaping import as_code, for_markdown
+
 SYMBOLS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "cannot be told": "? cannot be told"}
 
 LEGEND = "✓ holds, ✗ does not hold, ? cannot be told, – not measured."
@@ -57,26 +59,29 @@ def multiplicity(data: Mapping[str, Any]) -> list[str]:
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    clean = lambda cell: cell.replace("|", "\\|").replace("\n", " ")
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(clean(cell) for cell in line)} |" for line in lines)
+    row = lambda cells: f"| {' | '.join(cells)} |"
+    lines = [map(for_markdown, line) for line in (headings, *rows)]
+    return "\n".join([row(lines[0]), row(["---"] * len(headings)), *map(row, lines[1:])])
 
 
 def markdown(data: Mapping[str, Any]) -> str:
     """The whole of tables.md."""
-    parts = [f"# {data['title']}", data["subtitle"]]
+    parts = [f"# {for_markdown(data['title'])}", for_markdown(data["subtitle"])]
     if data["claims"]:
         headings = ["the paper says", "paper", *(p["short"] for p in data["protocols"].values())]
         parts += ["## Verdicts", LEGEND, *multiplicity(data)]
         for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
-            parts += [f"On `{env}`:", markdown_table(headings, short_verdicts(data, env))]
+            parts += [f"On {as_code(env)}:", markdown_table(headings, short_verdicts(data, env))]
         parts += ["## Verdicts with intervals", markdown_table(verdict_headings(data), verdict_rows(data))]
     if data.get("environments"):
         parts += ["## Return at the end"]
     for env in data.get("environments") or ():
-        parts += [f"### {env['title']} (`{env['name']}`)", markdown_table(result_headings(data), result_rows(data, env))]
+        parts += [
+            f"### {for_markdown(env['title'])} ({as_code(env['name'])})",
+            markdown_table(result_headings(data), result_rows(data, env)),
+        ]
     for one in data.get("tables") or ():
-        parts += [f"## {one['title']}", one["caption"], markdown_table(one["heads"], one["rows"])]
+        parts += [f"## {for_markdown(one['title'])}", for_markdown(one["caption"]), markdown_table(one["heads"], one["rows"])]
     if data.get("heatmaps"):
         rows = [
             [h["title"], h["env"], f"{h['share']:.0%} ({h['share_interval'][0]:.0%} to {h['share_interval'][1]:.0%})"]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stormpg import files
+from stormpg.escaping import for_matplotlib
 from stormpg.report.figures import learning_curves
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
@@ -20,6 +21,7 @@ def write_report(data: Mapping[str, Any], folder: Path, figures: Mapping[str, st
     for name, env in figures.items():
         shown = next(e for e in data["environments"] if e["name"] == env)
         prints = [folder / f"{name}.png", folder / f"{name}.pdf"]
-        subtitle = f"{env}; bands: 95 % bootstrap interval over all seeds; stormpg {data['versions']['stormpg']}"
+        shown_by = f"stormpg {data['versions']['stormpg']}"
+        subtitle = f"{for_matplotlib(env)}; bands: 95 % bootstrap interval over all seeds; {shown_by}"
         learning_curves(shown, PRINTED, labels, subtitle, prints)
     write_page(data, folder / "report.html")

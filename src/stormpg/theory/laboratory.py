@@ -2,17 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from stormpg.envs import make
+from stormpg.envs.named import check_name
 from stormpg.errors import choose
 from stormpg.experiments.paper import settings_for
 from stormpg.experiments.study import Tuning, claim_folder
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.experiments.units import Unit
 from stormpg.experiments.workshop import Workshop
+from stormpg.iteration import LIMIT
 from stormpg.policies import policy_for
+from stormpg.reading import as_record
 from stormpg.theory import advice, errors, lemmas, rates, where
 
 GAMMA = 0.99  # of the adviser's environments
@@ -143,6 +147,19 @@ def run(shop: Workshop, size: Size) -> dict[str, Any]:
         settings = {how: dict(groups[how][0].settings[0]) for how in ("table", "tuned")}
         found[f"adviser/{env}.json"] |= {"runs": runs, "given": settings["table"], "tuned": settings["tuned"]}
     return found
+
+
+def size_of(about: Mapping[str, Any], file: Path) -> Size:
+    """The size that the experiment.json of a folder describes. All of these are counted through, some squared."""
+    few = dict.fromkeys(("problems", "grid_problems", "points"), 1000)
+    many = dict.fromkeys(("prescribed", "tuned", "mapped", "tracked", "T"), LIMIT)
+    size = as_record(Size, about, str(file), few | many)
+    for env in size.environments:
+        check_name(env, file)
+    for names, known in ((size.methods, errors.SETTINGS), (size.compared, rates.METHODS)):
+        for name in names:
+            choose("method", name, known)
+    return size
 
 
 def as_size(name: str) -> Size:

@@ -1,14 +1,14 @@
 """Successive halving inside a generation: at each rung the better half of the trials that are left goes on."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stormpg import files
-from stormpg.errors import InputError, PartsFailed
+from stormpg.errors import InputError, PartsFailed, legible
 from stormpg.experiments.workshop import Part, Workshop
+from stormpg.reading import read_object
 from stormpg.tune.packs import Found, packed, run_pack, trial
 from stormpg.tune.plan import Search
 
@@ -95,7 +95,8 @@ def read(file: Path, trials: Sequence[Any]) -> Found | None:
     """What is kept of these trials; None where there is nothing, or what another search or machine has packed."""
     if not file.with_suffix(".json").exists():
         return None
-    content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-    if content["trials"] != files.as_json(trials):
+    content = read_object(file.with_suffix(".json"), "what some trials have come to")
+    if content.get("trials") != files.as_json(trials):
         return None
-    return Found(**content["found"] | {"reached": file.with_suffix(".state").read_bytes()})
+    with legible(f"{file}.json"):
+        return Found(**content["found"] | {"reached": file.with_suffix(".state").read_bytes()})

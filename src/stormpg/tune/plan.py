@@ -2,13 +2,36 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from stormpg.algorithms import ALGORITHMS
+from stormpg.envs.named import check_name
+from stormpg.errors import choose
 from stormpg.files import as_json
-from stormpg.tune.objective import Objective
-from stormpg.tune.space import Space, from_plain, plain
+from stormpg.reading import check_fields
+from stormpg.tune.objective import Objective, objective
+from stormpg.tune.space import Space, plain, space_of
 
 HALVINGS = (0.25, 0.5)  # shares of the budget after which the better half of a generation goes on
+
+ABOUT: dict[str, Any] = {  # what the experiment.json of a search holds besides its kind
+    "study": str,
+    "storage": str | None,
+    "fresh": int,
+    "env": str,
+    "algorithm": str,
+    "trajectories": int,
+    "seeds": list[int],
+    "horizon": int | None,
+    "objective": tuple[str, float | None],
+    "space": dict[str, dict[str, Any]],
+    "generation": int,
+    "halving": list[float],
+    "seed": int,
+    "fixed": dict[str, Any],
+    "default": dict[str, Any],
+}
 
 
 class Problem(NamedTuple):
@@ -45,9 +68,12 @@ class Search:
         return as_json({**self.problem._asdict(), "space": plain(self.space), **same})
 
 
-def from_about(about: Mapping[str, Any]) -> Search:
-    """The search that was asked for in a folder, as far as its report needs it."""
+def from_about(about: Mapping[str, Any], file: Path) -> Search:
+    """The search that the experiment.json of a folder describes, as far as its report needs it."""
+    check_fields(about, ABOUT, str(file), {"trajectories": 10**12, "seed": 2**31})
+    check_name(about["env"], file)
     named = {name: about[name] for name in ("env", "algorithm", "trajectories", "horizon")}
-    problem = Problem(**named, seeds=tuple(about["seeds"]), objective=Objective(*about["objective"]))
+    choose("algorithm", about["algorithm"], ALGORITHMS)
+    problem = Problem(**named, seeds=tuple(about["seeds"]), objective=objective(*about["objective"]))
     same = {"generation": about["generation"], "halving": bool(about["halving"]), "seed": about["seed"]}
-    return Search(problem, from_plain(about["space"]), about["fixed"], {}, **same)
+    return Search(problem, space_of(about["space"], about["algorithm"], str(file)), about["fixed"], {}, **same)

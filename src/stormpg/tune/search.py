@@ -4,6 +4,7 @@ Nothing depends on who does the work, or when: a generation is asked for as a wh
 trial, and results are told by number. So a search on a cluster, or one that was interrupted, is the search in one go.
 """
 
+import re
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from stormpg import files
+from stormpg.errors import InputError, shown
 from stormpg.experiments.units import drop_programs, give_memory_back
 from stormpg.experiments.workshop import Workshop
+from stormpg.reading import read_text
 from stormpg.tune.halving import halved
 from stormpg.tune.plan import Search
 from stormpg.tune.study import asked, tell, trials_of
@@ -26,7 +29,10 @@ def owner_of(folder: Path) -> str:
     file = folder / OWNER
     if not file.exists():
         files.write_text(file, uuid.uuid4().hex)
-    return file.read_text(encoding="utf-8").strip()
+    owner = read_text(file, "the name under which a folder asks for trials", 100).strip()
+    if re.fullmatch("[0-9a-f]{32}", owner) is None:
+        raise InputError(f"{file} holds {shown(owner)}; expected the 32 digits that a search has written there.")
+    return owner
 
 
 def run(shop: Workshop, search: Search, study: Any, alone: bool) -> None:

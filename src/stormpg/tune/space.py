@@ -2,14 +2,14 @@
 
 import inspect
 import math
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stormpg.algorithms import ALGORITHMS, check_type
-from stormpg.errors import InputError, nearest
+from stormpg.errors import InputError, nearest, shown
 from stormpg.options import POLICY_OPTIONS, algorithm_options
+from stormpg.reading import read_toml
 
 
 class Range(NamedTuple):
@@ -51,17 +51,17 @@ def space_for(algorithm: str, gaussian: bool) -> dict[str, Range | Choices]:
 
 def read_space(file: Path, algorithm: str) -> dict[str, Range | Choices]:
     """A space from a TOML file: a table for each setting, with low and high (and log), or with choices."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError:
-        raise InputError(f"there is no file {file}: give a TOML file to --space.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not TOML: {error}.") from None
+    return space_of(read_toml(file, "--space"), algorithm, str(file))
+
+
+def space_of(content: Mapping[str, Any], algorithm: str, file: str) -> dict[str, Range | Choices]:
+    """The space that a file's tables describe, or what `plain` wrote of one."""
     own = set(inspect.signature(ALGORITHMS[algorithm]).parameters)
     types = {name: kind for name, kind in algorithm_options().items() if name in own} | POLICY_OPTIONS
     for name in content:
         if name not in types:
-            raise InputError(f"{file} names {name!r}, which {algorithm} and its policy do not have: {nearest(name, types)}.")
+            known = nearest(name[:80], types)
+            raise InputError(f"{file} names {shown(name)}, which {algorithm} and its policy do not have: {known}.")
     if not content:
         raise InputError(f"{file} names no setting; expected a table such as [eta] with low and high.")
     return {name: dimension(f"{file}: [{name}]", name, given, types[name]) for name, given in content.items()}
@@ -76,7 +76,7 @@ def dimension(where: str, name: str, given: Any, kind: type) -> Range | Choices:
         return Choices(tuple(given["choices"]))
     if not {"low", "high"} <= keys <= {"low", "high", "log"} or kind not in (int, float):
         numbers = "low and high (and log), or " if kind in (int, float) else ""
-        raise InputError(f"{where} is {given!r}; expected {numbers}choices, which is a list.")
+        raise InputError(f"{where} is {shown(given)}; expected {numbers}choices, which is a list.")
     low, high, log = given["low"], given["high"], given.get("log", False)
     for value in (low, high):
         checked(where, name, value, kind)
@@ -127,11 +127,4 @@ def plain(space: Space) -> dict[str, Any]:
     return {
         name: {"choices": list(v.values)} if isinstance(v, Choices) else {"low": v.low, "high": v.high, "log": v.log}
         for name, v in space.items()
-    }
-
-
-def from_plain(content: Mapping[str, Any]) -> dict[str, Range | Choices]:
-    """What `plain` was made from."""
-    return {
-        n: Choices(tuple(v["choices"])) if "choices" in v else Range(v["low"], v["high"], v["log"]) for n, v in content.items()
     }

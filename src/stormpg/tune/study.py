@@ -2,15 +2,20 @@
 
 import contextlib
 import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from stormpg.errors import InputError
+from stormpg.errors import InputError, legible, shown
 from stormpg.options import without_secrets
+from stormpg.reading import size_of
 from stormpg.tune.halving import Judged
 from stormpg.tune.plan import Search
 from stormpg.tune.space import distributions, within
+
+COMPUTES = re.compile(r"create\s+virtual|generated\s+always|\bas\s*\(")  # in a table's definition
 
 
 @contextlib.contextmanager
@@ -40,13 +45,58 @@ def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) ->
         if "about" not in study.user_attrs and not study.trials:
             study.set_user_attr("about", dict(about))
         held = study.user_attrs.get("about", {})
+    same_search(name, held, about)
+    return study
+
+
+def same_search(name: str, held: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """InputError where a study was begun for something else."""
     for key in sorted(about.keys() | held.keys()):
         if held.get(key) != about.get(key):
             raise InputError(
-                f"the study {name!r} has {key} = {str(held.get(key))[:80]}; asked for {str(about.get(key))[:80]}. "
+                f"the study {shown(name)} has {shown(key)} = {shown(held.get(key))}; asked for {shown(about.get(key))}. "
                 "Give another --study name, or another folder with --out."
             )
-    return study
+
+
+def read_study(file: Path, name: str, about: Mapping[str, Any], direction: str) -> Any:
+    """A copy in memory of the study of this name in an SQLite file, which may be anybody's; InputError where it is not one."""
+    check_database(file)
+    url = f"sqlite:///{file}"
+    with legible(str(file)), stored(url):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        storage = optuna.storages.get_storage(url)
+        try:
+            held = optuna.load_study(storage=storage, study_name=name)
+            same_search(name, held.user_attrs.get("about", {}), about)
+            copy = optuna.create_study(study_name=name, direction=direction)
+            with quiet():
+                copy.add_trials(held.get_trials(deepcopy=False))  # which checks each of them
+        finally:
+            storage.remove_session()
+            getattr(storage, "_backend", storage).engine.dispose()
+    return copy
+
+
+def check_database(file: Path) -> None:
+    """InputError where an SQLite file is damaged, or has what computes when it is looked at: views, triggers and the like."""
+    import sqlite3
+
+    size_of(file, "the trials of a search")
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.execute("PRAGMA trusted_schema = OFF")
+            schema = database.execute("SELECT type, name, lower(coalesce(sql, '')) FROM sqlite_master").fetchall()
+            alive = [name for kind, name, sql in schema if kind not in ("table", "index") or COMPUTES.search(sql)]
+            if alive:
+                raise InputError(f"{file} has {shown(alive[0])}, which is no plain table and no index: it is not opened.")
+            told = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not an SQLite database, or is damaged ({error}).") from None
+    if told != "ok":
+        raise InputError(f"{file} is damaged: {shown(told)}.")
 
 
 def close(study: Any) -> None:
