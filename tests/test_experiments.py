@@ -17,7 +17,7 @@ from stormpg.experiments import claims, comparison, protocols, quantities, robus
 from stormpg.experiments.content import simple
 from stormpg.experiments.paper import FIGURES
 from stormpg.experiments.reproduction import judge_figure, sensitivity_rows
-from stormpg.experiments.study import claim_folder
+from stormpg.experiments.study import claimed
 from stormpg.experiments.units import Unit, compute_unit, keep_unit, split_settings
 from stormpg.experiments.workshop import Workshop
 from stormpg.stats import iqm, percentiles
@@ -103,14 +103,26 @@ def test_a_report_does_not_train(tmp_path):
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path):
-    claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 3}, [])
-    claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 3}, [])
-    with pytest.raises(InputError, match="seeds = 3; asked for 4"):
-        claim_folder(tmp_path / "new", {"kind": "reproduce", "seeds": 4}, [])
+    new, about = Workshop(tmp_path / "new"), {"kind": "reproduce", "seeds": 3}
+    for _ in range(2):
+        with claimed(new, about, []):
+            assert (tmp_path / "new" / "experiment.json").exists()
+    with pytest.raises(InputError, match="seeds = 3; asked for 4"), claimed(new, about | {"seeds": 4}, []):
+        pass
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("")
-    with pytest.raises(InputError, match="holds other files"):
-        claim_folder(tmp_path / "full", {"kind": "reproduce"}, [])
+    with pytest.raises(InputError, match="holds other files"), claimed(Workshop(tmp_path / "full"), about, []):
+        pass
+
+
+def test_a_study_is_one_process_at_a_time(tmp_path):
+    """A report of it may be made meanwhile."""
+    about = {"kind": "reproduce", "seeds": 3}
+    with claimed(Workshop(tmp_path), about, []):
+        with pytest.raises(InputError, match="another process is writing"), claimed(Workshop(tmp_path), about, []):
+            pass
+        with claimed(Workshop(tmp_path, train=False), about, []):
+            pass
 
 
 def test_the_papers_protocol_is_a_selection():

@@ -13,12 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.algorithms import ALGORITHMS, make_algorithm
-from stormpg.checkpoints import owned
 from stormpg.cli.base import Config, Json, Workers, app, finish, flag, with_settings
 from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
 from stormpg.experiments.paper import settings_for
-from stormpg.experiments.study import ABOUT, check_folder, claim_folder
+from stormpg.experiments.study import ABOUT, check_folder, claimed
 from stormpg.experiments.tuning import FRESH_SEED, TUNING_SEED
 from stormpg.experiments.workers import share_device, workers
 from stormpg.experiments.workshop import Workshop
@@ -90,10 +89,9 @@ def tune_command(
         if storage:  # which may not answer; only then is anything written here
             check_folder(folder, about)
             studies.close(studies.open_study(url, named, wanted.about(), goal.direction))
-        claim_folder(folder, about, [])
-        with owned(folder):
+        shop = Workshop(folder, progress, workers=those)
+        with claimed(shop, about, []):
             found = studies.open_study(url, named, wanted.about(), goal.direction)
-            shop = Workshop(folder, progress, workers=those)
             with contextlib.ExitStack() as end, studies.stored(url):
                 end.callback(studies.close, found)
                 if dashboard:

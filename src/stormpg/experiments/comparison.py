@@ -13,7 +13,7 @@ from stormpg.experiments.study import (
     Switches,
     Task,
     Tuning,
-    claim_folder,
+    claimed,
     fixed_unit,
     searches_of,
     tune_task,
@@ -43,21 +43,21 @@ def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[s
         fixed_unit(wanted.env, name, wanted.trajectories, wanted.seeds, wanted.switches, wanted.horizon)
         for name in wanted.algorithms
     ]
-    claim_folder(shop.root, {"kind": "compare", **dataclasses.asdict(wanted)}, units)
-    tables = shop.run(units)
-    task = Task(
-        wanted.env,
-        wanted.env,
-        wanted.trajectories,
-        None,
-        {unit.algorithm: unit.settings[0] for unit in units},
-        {unit.algorithm: table for unit, table in zip(units, tables, strict=True)},
-    )
-    if tune:
-        tuning = tuning_for(shop, wanted.env, Tuning(4, wanted.trajectories, min(wanted.seeds, 8)))
-        searches = searches_of(wanted.env, wanted.algorithms, tuning, wanted.switches, wanted.horizon)
-        tune_task(task, searches, wanted.seeds, shop)
-    return write(shop.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
+    with claimed(shop, {"kind": "compare", **dataclasses.asdict(wanted)}, units):
+        tables = shop.run(units)
+        task = Task(
+            wanted.env,
+            wanted.env,
+            wanted.trajectories,
+            None,
+            {unit.algorithm: unit.settings[0] for unit in units},
+            {unit.algorithm: table for unit, table in zip(units, tables, strict=True)},
+        )
+        if tune:
+            tuning = tuning_for(shop, wanted.env, Tuning(4, wanted.trajectories, min(wanted.seeds, 8)))
+            searches = searches_of(wanted.env, wanted.algorithms, tuning, wanted.switches, wanted.horizon)
+            tune_task(task, searches, wanted.seeds, shop)
+        return write(shop.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
 
 
 def report_runs(folders: Sequence[Path], root: Path, commands: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from stormpg.experiments.study import (
     Switches,
     Task,
     Tuning,
-    claim_folder,
+    claimed,
     fixed_unit,
     searches_of,
     shared_settings,
@@ -74,8 +74,23 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
         *(unit for search in searches.values() for found in search.values() for unit in found),
         *(unit for of_env in grids.values() for grid in of_env for unit in grid.units()),
     ]
-    claim_folder(shop.root, {"kind": "reproduce", **dataclasses.asdict(plan)}, known)
-    shop.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
+    with claimed(shop, {"kind": "reproduce", **dataclasses.asdict(plan)}, known):
+        shop.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
+        data = judged(shop, plan, full, units, searches, grids, commands)
+        write_report(data, shop.root, {"figure1": FIGURES[0].env, "figure2": FIGURES[2].env})
+    return data
+
+
+def judged(
+    shop: Workshop,
+    plan: Plan,
+    full: bool,
+    units: Mapping[tuple[str, str], Unit],
+    searches: Mapping[str, Mapping[str, Sequence[Unit]]],
+    grids: Mapping[str, Sequence[robustness.Grid]],
+    commands: Sequence[str],
+) -> dict[str, Any]:
+    """What the report says: all claims on the runs of the study, most of which are there."""
     tasks = base_tasks(shop, plan, units)
     rows = judge_limits(shop)
     heatmaps: list[Any] = []
@@ -88,7 +103,7 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
         rows += sensitivity
         spreads = measure_variance(shop, plan)
     curves = {task.env: task.curves() for task in tasks}
-    judged = [row for figure in FIGURES for row in judge_figure(figure, curves[figure.env])]
+    claims_of_figures = [row for figure in FIGURES for row in judge_figure(figure, curves[figure.env])]
     notes = list(NOTES)
     if full:
         notes.append(
@@ -102,19 +117,17 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
         )
     else:
         notes.append("Equal tuning (c), robustness and variance were not measured: `stormpg reproduce --full` does.")
-    data = content(
+    return content(
         "STORM-PG: the paper's experiments, run again",
         f"{plan.seeds} seeds of every algorithm; Tables 2 and 3 of the paper; every seed is in the report.",
         tasks,
         curves,
-        judged + rows,
+        claims_of_figures + rows,
         heatmaps,
         spreads,
         commands,
         notes,
     )
-    write_report(data, shop.root, {"figure1": FIGURES[0].env, "figure2": FIGURES[2].env})
-    return data
 
 
 def base_units(plan: Plan) -> dict[tuple[str, str], Unit]:

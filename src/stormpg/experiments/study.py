@@ -1,12 +1,14 @@
 """A study: algorithms on environments, run or read back, judged under the protocols, and written as one folder."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stormpg import files, store
 from stormpg.algorithms import ALGORITHMS, make_algorithm
+from stormpg.checkpoints import LOCK, owned
 from stormpg.columns import Columns
 from stormpg.errors import InputError, shown
 from stormpg.experiments.paper import settings_for
@@ -115,17 +117,24 @@ def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, sh
     task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))
 
 
-def claim_folder(root: Path, about: Mapping[str, Any], units: Iterable[Unit]) -> None:
-    """Take a folder for a study, or go on with one that was begun with the same settings; refuse any other.
+@contextlib.contextmanager
+def claimed(shop: Workshop, about: Mapping[str, Any], units: Iterable[Unit]) -> Iterator[None]:
+    """Take the folder of a study, new or started with the same settings, for this process alone; refuse any other.
 
-    The units are those it begins with: what is wrong with them is found before anything is written.
+    The units are those it begins with: what is wrong with them is found before anything is written. A report, which runs
+    nothing, takes no folder from whoever is at work in it.
     """
     for unit in units:
         unit.check()
-    check_folder(root, about)
-    if not (root / ABOUT).exists():
-        root.mkdir(parents=True, exist_ok=True)
-        files.write_json(root / ABOUT, about)
+    check_folder(shop.root, about)
+    if not shop.train:
+        yield
+        return
+    with owned(shop.root):
+        check_folder(shop.root, about)  # again: another process may have been faster
+        if not (shop.root / ABOUT).exists():
+            files.write_json(shop.root / ABOUT, about)
+        yield
 
 
 def check_folder(root: Path, about: Mapping[str, Any]) -> None:
@@ -140,7 +149,7 @@ def check_folder(root: Path, about: Mapping[str, Any]) -> None:
                 )
         return
     store.prepare(root)
-    if root.is_dir() and any(root.iterdir()):
+    if root.is_dir() and any(path.name != LOCK for path in root.iterdir()):
         raise InputError(f"{root} holds other files and no {ABOUT}: give an empty or a new folder with --out.")
 
 

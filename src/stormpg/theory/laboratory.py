@@ -10,7 +10,7 @@ from stormpg.envs import make
 from stormpg.envs.named import check_name
 from stormpg.errors import choose
 from stormpg.experiments.paper import settings_for
-from stormpg.experiments.study import Tuning, claim_folder
+from stormpg.experiments.study import Tuning, claimed
 from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.experiments.units import Unit
 from stormpg.experiments.workshop import Workshop
@@ -129,24 +129,24 @@ def advised_units(size: Size, env: str, settings: Any) -> dict[str, list[Unit]]:
 
 def run(shop: Workshop, size: Size) -> dict[str, Any]:
     """Measure what is missing: all that the report is made from, by file."""
-    claim_folder(shop.root, {"kind": "theory", **dataclasses.asdict(size)}, [])
-    parts = measures(size)
-    found = dict(zip(parts, shop.measure(parts, GROUP), strict=True))
-    shares = rates.shares_of(size.points, size.decades)
-    for name in size.compared:
-        of_name = [found.pop(prescribed_file(name, point)) for point in range(size.points)]
-        found[f"rates/prescribed/{name}.json"] = rates.assembled(shares, of_name)
-    units = {env: advised_units(size, env, found[f"adviser/{env}.json"]["settings"]) for env in size.environments}
-    shop.run([one for of_env in units.values() for group in of_env.values() for one in group])
-    for env, groups in units.items():
-        chosen = best_setting(groups["search"], shop.run(groups["search"]))[0]
-        groups["tuned"] = [dataclasses.replace(groups["table"][0], folder=f"adviser/runs/{env}/tuned", settings=(chosen,))]
-    shop.run([groups["tuned"][0] for groups in units.values()])
-    for env, groups in units.items():
-        runs = {how: shop.run(groups[how])[0] for how in ("adviser", "table", "tuned")}
-        settings = {how: dict(groups[how][0].settings[0]) for how in ("table", "tuned")}
-        found[f"adviser/{env}.json"] |= {"runs": runs, "given": settings["table"], "tuned": settings["tuned"]}
-    return found
+    with claimed(shop, {"kind": "theory", **dataclasses.asdict(size)}, []):
+        parts = measures(size)
+        found = dict(zip(parts, shop.measure(parts, GROUP), strict=True))
+        shares = rates.shares_of(size.points, size.decades)
+        for name in size.compared:
+            of_name = [found.pop(prescribed_file(name, point)) for point in range(size.points)]
+            found[f"rates/prescribed/{name}.json"] = rates.assembled(shares, of_name)
+        units = {env: advised_units(size, env, found[f"adviser/{env}.json"]["settings"]) for env in size.environments}
+        shop.run([one for of_env in units.values() for group in of_env.values() for one in group])
+        for env, groups in units.items():
+            chosen = best_setting(groups["search"], shop.run(groups["search"]))[0]
+            groups["tuned"] = [dataclasses.replace(groups["table"][0], folder=f"adviser/runs/{env}/tuned", settings=(chosen,))]
+        shop.run([groups["tuned"][0] for groups in units.values()])
+        for env, groups in units.items():
+            runs = {how: shop.run(groups[how])[0] for how in ("adviser", "table", "tuned")}
+            settings = {how: dict(groups[how][0].settings[0]) for how in ("table", "tuned")}
+            found[f"adviser/{env}.json"] |= {"runs": runs, "given": settings["table"], "tuned": settings["tuned"]}
+        return found
 
 
 def size_of(about: Mapping[str, Any], file: Path) -> Size:
