@@ -10,7 +10,7 @@ JOBS ?= 2
 # Modules are compiled when they are first imported: most of them never are.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: reproduce test check all-tests fast-tests lint browser database bench adapters peers clean
+.PHONY: reproduce test check all-tests fast-tests lint browser database bench versions adapters peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
@@ -43,6 +43,10 @@ database: browser
 
 bench: .venv/installed-dev
 	$(BIN)/stormpg bench $(ARGS)
+
+# Python 3.11, 3.12 and 3.13, each with the lowest and with the newest versions, in environments of their own.
+versions: .venv/installed-dev
+	$(BIN)/python -m benchmarks.versions $(ARGS)
 
 # gymnax, brax, Weights & Biases and MLflow are large, and gymnax holds Gymnasium back: their tests have an environment of
 # their own.
@@ -79,4 +83,4 @@ peers: .peers/installed .peers-jax/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .adapters .peers .peers-jax .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results
+	rm -rf .venv .versions .adapters .peers .peers-jax .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results

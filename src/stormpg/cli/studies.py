@@ -26,7 +26,7 @@ Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
 Baseline = Annotated[str | None, typer.Option(help="For all algorithms; their own by default.")]
 Decay = Annotated[float | None, typer.Option(help="Of the learning rate: η_t = η · decay^(t / decay-every).")]
 DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
-ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; one that was begun is gone on with.")]
+ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; a study that is there is resumed.")]
 
 
 @app.command("reproduce")
