@@ -263,27 +263,20 @@ def test_importing_changes_nothing_for_the_caller():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_marked_loop_gives_the_same_numbers():
-    loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x) + 0.1, x), x, length=20)
-    marked = compiler.Program(lambda x: compiler.as_one_function(loop)(x), {}, ())
-    assert "xla_cpu_small_call" in marked.lower(jnp.ones(3)).as_text()
-    jax.tree.map(np.testing.assert_array_equal, jax.jit(loop)(jnp.ones(3)), marked(jnp.ones(3)))
-
-
-def test_a_loop_that_calls_a_library_is_not_marked():
-    """Nor is anything in a program of the user's own."""
-    product = lambda x: jax.lax.scan(lambda x, _: (jnp.tanh(x @ jnp.ones((3, 3))), x), x, length=20)
-    program = compiler.Program(lambda x: compiler.as_one_function(product)(x), {}, ())
-    assert "xla_cpu_small_call" not in program.lower(jnp.ones((4, 3))).as_text()
-    own = jax.jit(compiler.as_one_function(lambda x: jax.lax.scan(lambda x, _: (x + 1, x), x, length=3)))
-    assert "xla_cpu_small_call" not in own.lower(jnp.ones(3)).as_text()
-
-
-def test_what_xla_cannot_make_one_function_of_is_compiled_without_marks(monkeypatch):
-    monkeypatch.setattr(compiler, "_is_wide_product", lambda equation: False)
-    product = lambda x: jax.lax.scan(lambda x, _: (jnp.tanh(x @ jnp.ones((3, 64)) @ jnp.ones((64, 3))), x), x, length=20)
-    program = compiler.Program(lambda x: compiler.as_one_function(product)(x), {}, ())
-    jax.tree.map(np.testing.assert_allclose, program(jnp.ones((4, 3))), jax.jit(product)(jnp.ones((4, 3))))
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["", "--xla_force_host_platform_device_count=2"])
+def test_fast_loops_are_asked_for_by_a_call(flags):
+    """Flags of the user's stay; once XLA has started it is too late, and the call says so."""
+    program = (
+        "import os, stormpg; from stormpg import compiler\n"
+        "late = os.environ.pop('LATE'); late == '1' and compiler.understood('xla_backend_optimization_level', 0)\n"
+        "assert stormpg.fast_loops() == (late == '0'), late\n"
+        "assert os.environ['XLA_FLAGS'].startswith(os.environ['GIVEN'])"
+    )
+    given = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    given |= {"GIVEN": flags, **({"XLA_FLAGS": flags} if flags else {})}
+    for late in ("0", "1"):
+        subprocess.run([sys.executable, "-c", program], check=True, env={**given, "LATE": late})
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from stormpg import algorithms, estimators, schedules, steps, trackers
 from stormpg.agent import Agent
 from stormpg.algorithms import ALGORITHMS, Algorithm, algorithm, make_algorithm, srvr_pg, storm_pg, svrpg, svrpo
+from stormpg.compiler import fast_loops
 from stormpg.envs import ENVIRONMENTS, Environment, OutsideEnvironment, make
 from stormpg.errors import EnvironmentFailure, InputError, StormpgWarning
 from stormpg.estimators import gpomdp, gradient, pgt, reinforce

@@ -1,21 +1,19 @@
-"""How XLA is told to compile: program by program. No environment variable of the caller's is read or set.
+"""How XLA is told to compile. Importing the library changes nothing for its caller: options are given program by program, and
+the one that is not (`fast_loops`) is asked for by the command, or by a call.
 
 Options are undocumented and come and go between versions; a program with one that is unknown is refused. So every
 option is tried on an empty program first, and left out where it is not understood.
 """
 
-import contextvars
 import functools
 import importlib.util
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.xla_metadata import set_xla_metadata
 
 from stormpg.errors import InputError
 
@@ -28,51 +26,33 @@ ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": Fals
 # For a program that runs often. Left alone, LLVM takes half of the vectors of a CPU that has them of 512 bits.
 OFTEN = {"xla_cpu_prefer_vector_width": 512}
 
-# For a loop of small steps: XLA makes one function of it, instead of a call for each of its operations. It is a mark on the
-# call of a function, which a version that does not know it ignores.
-ONE_FUNCTION = {"inlineable": "false", "xla_cpu_small_call": "true"}
+# A loop of small steps as one function, instead of a call for each of its operations: rollouts are that. It belongs to a table
+# of free names, where an unknown one is ignored. XLA reads it when it starts, so it cannot be asked for program by program.
+LOOPS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"
+TESTED = ((0, 8), (0, 12))  # the versions of JAX that it was tried with: earlier ones end the process over it
 
-_marking = contextvars.ContextVar("marking", default=False)  # whether a `Program` is being traced that may have such marks
 
+def fast_loops() -> bool:
+    """Have XLA compile the loops of rollouts as single functions: on CPUs up to twice as fast. Whether that is in force.
 
-def as_one_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, a loop of small steps such as a rollout, in the form that a CPU runs fastest. Elsewhere as it is.
-
-    A loop with a product of matrices in it is left alone: XLA gives that to a library, which such a function cannot call.
+    It adds to XLA_FLAGS in the environment of this process and is for programs that own their process: call it before JAX
+    computes anything. The command does. Versions of JAX that it was not tried with are left alone.
     """
-    if not _marking.get() or platform() != "cpu":
-        return function
-    unmarked = dict.fromkeys(ONE_FUNCTION)
-
-    def inside(*arguments: Any) -> Any:
-        with set_xla_metadata(**unmarked):  # what the loop does needs no mark
-            return function(*arguments)
-
-    def call(*arguments: Any) -> Any:
-        if any(map(_is_wide_product, _equations(jax.make_jaxpr(function)(*arguments).jaxpr))):
-            return function(*arguments)
-        with set_xla_metadata(**ONE_FUNCTION):
-            return jax.jit(inside)(*arguments)
-
-    return call
+    ask_fast_loops()
+    return loops_are_fast()
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations of a traced function, those of the functions that it calls too."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for part in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")):
-            inner = getattr(part, "jaxpr", part)
-            if hasattr(inner, "eqns"):
-                yield from _equations(inner)
+def ask_fast_loops() -> None:
+    """The same without an answer, which would start XLA."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags and TESTED[0] <= jax.__version_info__[:2] <= TESTED[1]:
+        os.environ["XLA_FLAGS"] = f"{flags} {LOOPS}".strip()
 
 
-def _is_wide_product(equation: Any) -> bool:
-    if equation.primitive.name != "dot_general":
-        return False
-    (_, contracted), (_, batch) = equation.params["dimension_numbers"]
-    shape = equation.invars[1].aval.shape
-    return math.prod(size for axis, size in enumerate(shape) if axis not in (*contracted, *batch)) > 1
+def loops_are_fast() -> bool:
+    """Whether this process compiles a loop as one function: asks XLA for a small one, which starts it."""
+    loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x), x), x, length=9)
+    return "xla_cpu_small_call" in (jax.jit(loop).lower(jnp.zeros(4096)).compile().as_text() or "")
 
 
 def platform() -> str:
@@ -82,11 +62,9 @@ def platform() -> str:
 
 
 def in_force() -> dict[str, bool]:
-    """Which of the ways to compile faster programs this version of XLA takes. They are asked for program by program."""
-    loop = lambda x: jax.lax.scan(lambda x, _: (jnp.sin(x), x), x, length=3)
-    program = Program(lambda x: as_one_function(loop)(x), {}, ()).lower(jnp.zeros(3)).compile().as_text() or ""
+    """Which of the ways to compile faster programs this process has."""
     options = {name: understood(name, value) for name, value in (ONCE | OFTEN).items()}
-    return {"xla_cpu_small_call": "xla_cpu_small_call" in program, **options}
+    return {"loops as one function": loops_are_fast(), **options}
 
 
 def keep_programs() -> None:
@@ -125,37 +103,16 @@ def known(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Program:
-    """jax.jit with such of the options as are understood, and with marks on its loops as far as XLA can compile them.
-
-    XLA is asked at the first use, not when the library is imported.
-    """
+    """jax.jit with such of the options as are understood. XLA is asked at the first use, not when the library is imported."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any], static_argnames: tuple[str, ...]) -> None:
         self.function, self.options, self.static_argnames = function, options, static_argnames
-        self.marks = True
 
     @functools.cached_property
     def jitted(self) -> Any:
-        marks = self.marks
-
-        @functools.wraps(self.function)
-        def traced(*arguments: Any) -> Any:
-            token = _marking.set(marks)
-            try:
-                return self.function(*arguments)
-            finally:
-                _marking.reset(token)
-
-        return jax.jit(traced, static_argnames=self.static_argnames, compiler_options=known(self.options))
+        return jax.jit(self.function, static_argnames=self.static_argnames, compiler_options=known(self.options))
 
     def __call__(self, *arguments: Any) -> Any:
-        try:
-            return self.jitted(*arguments)
-        except jax.errors.JaxRuntimeError as error:
-            if not self.marks or "UNIMPLEMENTED" not in str(error):
-                raise
-        self.marks = False  # a policy of the user's may hold what XLA cannot put into one function
-        del self.jitted
         return self.jitted(*arguments)
 
     def __getattr__(self, name: str) -> Any:

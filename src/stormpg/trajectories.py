@@ -9,7 +9,6 @@ from jax import Array
 from optax.tree_utils import tree_where
 
 from stormpg import fused
-from stormpg.compiler import as_one_function
 from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
 from stormpg.records import Tree, in_steps
 
@@ -77,8 +76,7 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
         first = number * size
         mine = jnp.swapaxes(jax.lax.dynamic_slice_in_dim(draws, first, size, axis=1), 0, 1)
         every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, keys[:, 2], *inputs)
-        steps = as_one_function(lambda carry, inputs: jax.lax.scan(every, carry, inputs))
-        return steps(carry, (first + jnp.arange(size), mine))
+        return jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
 
     begin = (*start, jnp.ones(n, dtype=bool))
     done = block(0, begin)[1] if blocks == 1 else _until_all_ended(block, begin, blocks, size)

@@ -9,7 +9,7 @@ from typing import Any
 
 from stormpg.cli import about, looking, speed, studies, theory, training, tuning
 from stormpg.cli.base import Interrupted, app
-from stormpg.compiler import keep_programs
+from stormpg.compiler import ask_fast_loops, keep_programs
 from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning
 from stormpg.stopping import Terminated, terminate
 from stormpg.terminal import err, out
@@ -22,6 +22,7 @@ def main() -> None:
     before = signal.signal(signal.SIGTERM, terminate)
     try:
         warnings.showwarning = show_warning
+        ask_fast_loops()
         keep_programs()
         sys.exit(app(standalone_mode=False) or 0)
     except InputError as error:
