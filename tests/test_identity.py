@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import jax
@@ -135,6 +136,34 @@ def test_descriptions_are_plain_and_do_not_depend_on_the_process():
     recursive = lambda n: recursive(n - 1)
     assert describe(recursive)
     assert difference(describe(STORM), describe(STORM)) is None
+
+
+def test_the_state_of_an_environment_is_no_part_of_it(tmp_path):
+    """One that has been played with in between is resumed all the same."""
+    import gymnasium
+
+    class Walk(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(-9, 9, (1,)), gymnasium.spaces.Discrete(2)
+
+        def __init__(self) -> None:
+            self.position = np.zeros(1, np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.position = self.np_random.normal(size=1).astype(np.float32)
+            return self.position, {}
+
+        def step(self, action):
+            self.position = self.position + action - 0.5
+            return self.position, 1.0, False, False, {}
+
+    job = {"algorithm": STORM, "trajectories": 30, "seeds": 1, "horizon": 5}
+    stop = lambda now: False
+    played = Walk()
+    for env in (played, lambda **settings: type(played)()):
+        with warnings.catch_warnings(action="ignore", category=stormpg.StormpgWarning):  # of one environment for a batch
+            stormpg.train(env, **job, out=tmp_path / str(callable(env)), progress=stop)
+            assert stormpg.train(env, **job, out=tmp_path / str(callable(env)), resume=True).complete
 
 
 def test_several_settings_are_told_apart():

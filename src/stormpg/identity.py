@@ -32,7 +32,8 @@ def identity(training: Any) -> dict[str, Description]:
     """What the runs of a `Training` are computed from, besides seeds and horizon, which its config.json has anyway."""
     env = training.env
     if isinstance(env, OutsideEnvironment):  # its spaces hold random generators; how its slots are opened changes nothing
-        made = {name: getattr(env, name) for name in ("observation_space", "action_space", "low", "high", "frames")}
+        parts = ("observation_space", "action_space", "low", "high", *(["frames"] if env.copies else []))
+        made = {name: getattr(env, name) for name in parts}
     else:
         made = {f.name: getattr(env, f.name) for f in dataclasses.fields(env) if f.name not in ("settings", "horizon")}
     return {
@@ -118,7 +119,9 @@ def _is_function(thing: Any) -> bool:
 def _attributes(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing):
         return {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
-    if _is_installed(type(thing).__module__):  # a random generator, an environment: not what it is made of, but what it is in
+    if _is_installed(type(thing).__module__) or hasattr(
+        thing, "reset"
+    ):  # a random generator, an environment: its state changes
         return {}
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
     return {name: getattr(thing, name) for name in slots} | dict(vars(thing) if hasattr(thing, "__dict__") else {})

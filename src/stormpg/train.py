@@ -12,6 +12,7 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.checkpoints import Interval, Keeper, fingerprint, last_good, owned
+from stormpg.configuration import MOST_STEPS
 from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import InputError
 from stormpg.files import as_json
@@ -172,7 +173,7 @@ def check_training(
     env: AnyEnvironment, algorithms: list[Algorithm], policies: list[Any], seeds: list[int], horizon: int | None
 ) -> Training:
     """What is trained, if it can be; InputError otherwise."""
-    length = whole("horizon", env.horizon if horizon is None else horizon)
+    length = whole("horizon", env.horizon if horizon is None else horizon, most=MOST_STEPS)
     if not algorithms or not seeds:
         raise InputError("no algorithm or no seed was given; expected at least one of each.")
     if len(policies) != len(algorithms):
@@ -205,8 +206,8 @@ def check_budget(algorithm: Algorithm, trajectories: int) -> None:
         )
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least` that 32 bits hold; InputError otherwise."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= LIMIT:
-        raise InputError(f"{name} is {value!r}; expected a whole number from {least} to {LIMIT}.")
+def whole(name: str, value: Any, least: int = 1, most: int = LIMIT) -> int:
+    """A whole number, NumPy's too, from `least` to `most`, which 32 bits hold; InputError otherwise."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
+        raise InputError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
     return int(value)
