@@ -143,7 +143,7 @@ def test_settings_go_to_the_algorithm_and_to_the_policy():
         ({"policy": 3}, "policy is 3; expected a policy, such as policy_for"),
         ({"algorithm": "ppo"}, "unknown algorithm 'ppo'"),
         ({"eta": "fast"}, "eta is 'fast'; expected a number"),
-        ({"seed": -1}, "seed is -1; expected a whole number of at least 0"),
+        ({"seed": -1}, "seed is -1; expected a whole number from 0"),
         ({"seed": 1.5}, r"seed is 1\.5; expected a whole number"),
         ({"horizon": True}, "horizon is True; expected a whole number"),
         ({"env": "CartPole-v1"}, r"it is one of Gymnasium's, whose name here is 'gym:CartPole-v1'"),

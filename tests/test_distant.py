@@ -242,7 +242,7 @@ def test_what_cannot_be_played_on_actors_is_refused(tmp_path):
     vector = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
     for env, workers, words in (
         ("cartpole", 2, "cartpole runs inside JAX; rollout_workers is for environments outside it"),
-        (CARTPOLE, 0, "rollout_workers is 0; expected a whole number of at least 1"),
+        (CARTPOLE, 0, "rollout_workers is 0; expected a whole number from 1"),
         (CARTPOLE, 1.5, "rollout_workers is 1.5; expected a whole number"),
         (bare, 2, "CartPoleEnv is one object, and rollout_workers need their own"),
         (vector, 2, "is one object, and rollout_workers need their own"),

@@ -216,7 +216,7 @@ def test_a_bad_environment_stops_the_run_with_its_own_error_and_a_saved_state(tm
         patch.setattr(outside.Sampler, "sample", later)
         with pytest.raises(EnvironmentFailure, match=TROUBLE[trouble]) as failure:
             stormpg.train(env, ALGORITHM, **SMALL, out=tmp_path / "run")
-    assert "is saved: resume the run in" in str(failure.value)
+    assert f"--resume {tmp_path / 'run'}" in failure.value.__notes__[0]
     assert list((tmp_path / "run").glob("checkpoint-*.safetensors"))
     # Mended, it goes on where it was.
     healthy = gym.from_factory(env.name, toy())

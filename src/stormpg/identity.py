@@ -31,9 +31,8 @@ Description = dict[str, Any]
 def identity(training: Any) -> dict[str, Description]:
     """What the runs of a `Training` are computed from, besides seeds and horizon, which its config.json has anyway."""
     env = training.env
-    if isinstance(env, OutsideEnvironment):  # its spaces hold random generators; how its slots are opened changes nothing
-        parts = ("observation_space", "action_space", "low", "high", *(["frames"] if env.copies else []))
-        made = {name: getattr(env, name) for name in parts}
+    if isinstance(env, OutsideEnvironment):  # not its code, so that one that broke can be mended, and the run resumed
+        made = {name: getattr(env, name) for name in ("observation_space", "action_space", "low", "high")}
     else:
         made = {f.name: getattr(env, f.name) for f in dataclasses.fields(env) if f.name not in ("settings", "horizon")}
     return {
