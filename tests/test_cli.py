@@ -20,7 +20,7 @@ def test_train_writes_a_run_and_evaluate_reads_it(command, tmp_path):
     assert summary["seeds"] == 2
     run = tmp_path / "run"
     files = {"config.json", "metrics.parquet", "policy.safetensors", "state.safetensors", "summary.json"}
-    assert {f.name for f in run.iterdir()} == files
+    assert {f.name for f in run.iterdir()} == files | {".lock"}
     config = json.loads((run / "config.json").read_text())
     assert config["settings"][0]["alpha"] == 0.9
     assert config["horizon"] == 8

@@ -37,7 +37,8 @@ def test_python_in_the_readme(monkeypatch, tmp_path):
     """As it stands, with smaller budgets."""
     monkeypatch.chdir(tmp_path)
     learn = stormpg.Agent.learn
-    monkeypatch.setattr(stormpg.Agent, "learn", lambda self, trajectories, **k: learn(self, min(trajectories, 20), **k))
+    few = lambda self, trajectories=20, **k: learn(self, min(trajectories, 20), **{**k, "steps": None})
+    monkeypatch.setattr(stormpg.Agent, "learn", few)
     real = stormpg.train
     monkeypatch.setattr(stormpg, "train", lambda *a, **k: real(*a, **{**k, "trajectories": 20, "seeds": 8, "horizon": 5}))
     for block in blocks("README.md", "python") + blocks("docs/agent.md", "python") + blocks("docs/theory.md", "python"):

@@ -45,8 +45,18 @@ def fast_loops() -> bool:
 def ask_fast_loops() -> None:
     """The same without an answer, which would start XLA."""
     flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags and TESTED[0] <= jax.__version_info__[:2] <= TESTED[1]:
+    tested = TESTED[0] <= jax.__version_info__[:2] <= TESTED[1]
+    if tested and "xla_backend_extra_options" not in flags and not _started():  # later, only processes from here would have it
         os.environ["XLA_FLAGS"] = f"{flags} {LOOPS}".strip()
+
+
+def _started() -> bool:
+    """Whether JAX has devices already, as far as it tells."""
+    try:
+        from jax._src.xla_bridge import backends_are_initialized
+    except ImportError:
+        return False
+    return backends_are_initialized()
 
 
 def loops_are_fast() -> bool:
