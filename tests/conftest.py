@@ -53,3 +53,11 @@ def command(capsys, monkeypatch, tmp_path) -> Callable[..., tuple[int, str, str]
         return stop.value.code or 0, captured.out, captured.err
 
     return run
+
+
+LONGEST = ("test_reproduce_in_small", "test_the_whole_laboratory_in_small", "test_a_search_over_two_nodes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests start first, so that no worker waits for one of them at the end."""
+    items.sort(key=lambda item: not item.name.startswith(LONGEST))
