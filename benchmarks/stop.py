@@ -95,7 +95,9 @@ def main() -> None:
                 counts.setdefault(way, []).append(seconds)
                 equal[way] = equal.get(way, 0) + same
             for way, times in counts.items():
-                table.add_row(name, way, str(len(times)), str(equal[way]), f"{max(times):.1f}")
+                row = (name, way, str(len(times)), str(equal[way]), f"{max(times):.1f}")
+                table.add_row(*row)
+                print(*row, sep=" | ", flush=True)
                 different += len(times) - equal[way]
     Console().print(table)
     print(f"{different} differences")
@@ -136,7 +138,9 @@ class Boom(Exception):
 def child(name: str, folder: Path, moment: float | None) -> None:
     """A call in Python, as a script of a user's would have it: it resumes what it finds."""
     import stormpg
+    from stormpg.compiler import keep_programs
 
+    keep_programs()
     began = time.monotonic()
 
     def callback(now: Any) -> None:

@@ -19,8 +19,28 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import jax
 import pytest
+from filelock import FileLock
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder that is expensive to make, for all workers: whoever needs it first makes it. Nobody may write to it."""
+    base = tmp_path_factory.getbasetemp()
+    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder_of(name: str, make: Callable[[Path], object]) -> Path:
+        folder = root / f"shared-{name}"
+        with FileLock(root / f"{name}.lock"):
+            if not folder.exists():
+                part = root / f"part-{name}"
+                part.mkdir()
+                make(part)
+                part.rename(folder)
+        return folder
+
+    return folder_of
 
 
 @pytest.fixture

@@ -34,10 +34,9 @@ CASES = 20  # of each kind of file
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    root = tmp_path_factory.mktemp("templates")
-    fuzz.make_templates(root, ("run", "begun", "compare", "reproduce", "tune", "toml", "bench"))
-    return root
+def templates(made_once):
+    kinds = ("run", "begun", "compare", "reproduce", "tune", "toml", "bench")
+    return made_once("templates", lambda root: fuzz.make_templates(root, kinds))
 
 
 @pytest.fixture
