@@ -118,9 +118,10 @@ def stopped_once(kind: Kind, folder: Path, way: str, usual: float, rng: random.R
         code = process.wait()
         seconds = 0.0 if way == "exception" else time.monotonic() - began
         expected = {"SIGINT": 130, "SIGTERM": 143, "SIGKILL": -9, "exception": BOOM}[way]
-        if code == expected or (code in (-2, -15, 1) and not folder.exists()):  # it may not even have imported anything
-            return seconds
         done = any((folder / name).exists() for name in ("summary.json", "report.html"))  # it was on its way out already
+        early = code in (-2, -15) or (code == 1 and not folder.exists())  # by the signal itself, before training has begun
+        if code == expected or (early and not done):
+            return seconds
         assert code == 0 or done, f"{' '.join(words)} ended with {code} after {way}"
         subprocess.run(["rm", "-rf", str(folder)], check=True)
 
