@@ -159,7 +159,8 @@ def child(name: str, folder: Path, moment: float | None) -> None:
             held = (folder / "summary.json").exists()
             agent = stormpg.Agent.load(folder) if held else stormpg.Agent("cartpole-continuous", algorithm, horizon=20)
             done = 0 if agent.result is None else int(agent.result.states.trajectories[0])
-            agent.learn(6000 - done, callback=lambda now: (agent.save(folder), callback(now))[1], out=folder)
+            if done < 6000:
+                agent.learn(6000 - done, callback=lambda now: (agent.save(folder), callback(now))[1], out=folder)
     except Boom:
         sys.exit(BOOM)
     except KeyboardInterrupt:
