@@ -22,7 +22,7 @@ def as_code(text: str) -> str:
 
 
 def for_matplotlib(text: str, most: int = 80) -> str:
-    """Without formulas, which $ begins, and cut after so many letters: a figure has room for no more."""
+    """Without formulas, which $ begins, and cut after some letters: a figure has room for no more."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     return for_terminal(short).replace("$", r"\$")
 

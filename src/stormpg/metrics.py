@@ -22,7 +22,7 @@ from stormpg.reading import read_object, size_of
 
 FILE, SUMMARY = "metrics.parquet", "summary.json"
 CHECKSUM = "metrics_sha256"  # the entry of summary.json
-FREE_ROWS = 10**6  # any table may have so many, and a larger one as many as its file has bytes: no real one is as dense
+FREE_ROWS = 10**6  # any table may have that many rows, and a larger one as many as its file has bytes: no real one is as dense
 TEXTS = ("env", "algorithm")
 FLAGS = ("large", "diverged")
 COUNTS = ("setting", "seed", "iteration", "trajectories", "steps")

@@ -181,7 +181,7 @@ large_each, small_each, drawn_each = (_each_run(f, 0, 0, 0, 0, None) for f in (_
 class Outside:
     """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk.
 
-    `workers`: on so many Ray actors; None: in this process. `runs`: how many there are, to tell how long all will take.
+    `workers`: the number of Ray actors; None: in this process. `runs`: their number, to tell how long all will take.
     """
 
     goes_ahead = False

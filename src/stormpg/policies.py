@@ -165,7 +165,7 @@ def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) ->
 
 
 def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
-    """A policy of this kind on observations of so many numbers."""
+    """A policy of this kind on observations of this size."""
     actions = env.action_space
     if isinstance(actions, Discrete):
         return categorical_mlp(size, actions.n, **settings)

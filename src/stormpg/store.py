@@ -153,7 +153,7 @@ def read_metrics(folder: str | os.PathLike[str], config: Mapping[str, Any] | Non
 class Run:
     """A run read back from its folder: the environment, the policies and their parameters.
 
-    `env`, `policy`, `algorithm`: where they were of the user's own making, and cannot be made again from what is written.
+    `env`, `policy`, `algorithm`: where they are the user's own, and cannot be made again from what is written.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def open_study(url: str, name: str, about: Mapping[str, Any], direction: Any) ->
 
 
 def same_search(name: str, held: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """InputError where a study was begun for something else."""
+    """InputError where a study was started for something else."""
     for key in sorted(about.keys() | held.keys()):
         if held.get(key) != about.get(key):
             raise InputError(
