@@ -147,7 +147,7 @@ def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path
     """InputError that names the difference where a folder holds another run."""
     no_matter = {"format", "versions", "device"}
     if "identity" not in config:
-        tell(f"{folder} is of an older version, which did not write what a run is computed from: nothing is compared.")
+        tell(f"{folder} is of an older version, which did not write what a run is computed from: its settings are compared.")
         no_matter |= {"identity", "steps"}
     held, asked = (describe({k: v for k, v in one.items() if k not in no_matter}) for one in (config, as_json(wanted)))
     if found := difference(held, asked):

@@ -49,7 +49,7 @@ def stopped(error: BaseException) -> None:
     result = getattr(error, "result", None)
     done = "" if result is None else f" at {int(result.states.trajectories.min())} trajectories"
     notes = getattr(error, "__notes__", ()) or ("Nothing was kept: there was no --out.",) * (result is not None)
-    out.print(f"Stopped{done}. {' '.join(notes)}".strip(), highlight=False, markup=False, soft_wrap=True)
+    out.print(f"Stopped{done}. {' '.join(notes)}".strip(), soft_wrap=True)
     sys.exit(128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
 
 
@@ -60,7 +60,7 @@ def show_warning(
     if issubclass(category, StormpgWarning):
         say(f"warning: {message}")
     else:
-        err.print(warnings.formatwarning(message, category, filename, lineno, line), markup=False, highlight=False, end="")
+        err.print(warnings.formatwarning(message, category, filename, lineno, line), end="")
 
 
 def fail(message: str, code: int = 2) -> None:
@@ -69,4 +69,4 @@ def fail(message: str, code: int = 2) -> None:
 
 
 def say(message: str) -> None:
-    err.print(f"stormpg: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)
+    err.print(f"stormpg: {' '.join(message.split())}", soft_wrap=True)
