@@ -1,21 +1,29 @@
 """Fixtures of all tests."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Tests compile much and run little: with the least optimisation they end three times as soon. Set before JAX is imported.
 # XLA ends the process that gives it an unknown flag, so another one asks first. Workers and commands inherit the answer.
 if "XLA_FLAGS" not in os.environ:
-    known, newer = "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"
-    ask = [sys.executable, "-c", "import jax; jax.devices()"]
-    answer = subprocess.run(ask, env={**os.environ, "XLA_FLAGS": f"{known} {newer}"}, capture_output=True, check=False)
-    os.environ["XLA_FLAGS"] = f"{known} {newer}" if answer.returncode == 0 else known
-# What one test, worker or command has compiled, the next one reads; `make clean` removes it.
+    known = "--xla_backend_optimization_level=0"
+    newer = f"{known} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    # With what the command asks for, so that its programs are those of the tests.
+    ask = "import os; from stormpg.compiler import fast_loops; fast_loops(); print(os.environ['XLA_FLAGS'])"
+    for flags in (newer, known):
+        environment = {**os.environ, "XLA_FLAGS": flags}
+        answer = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=False)
+        if answer.returncode == 0:
+            os.environ["XLA_FLAGS"] = answer.stdout.strip()
+            break
+# What one test, worker or command has compiled, the next one reads, single operations too; `make clean` removes it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import pytest
@@ -41,6 +49,19 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pat
         return folder
 
     return folder_of
+
+
+@contextlib.contextmanager
+def killed_after(process: subprocess.Popen, seconds: float = 240) -> Iterator[None]:
+    """The process ends with this, and after so many seconds in any case."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """Never lose a run: interrupted anywhere, in any way, it goes on bit for bit."""
 
+import functools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,28 +15,30 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg import checkpoints, files
+from stormpg import checkpoints, cli, compiled, files
 from stormpg.checkpoints import Interval
+from stormpg.compiler import Program
 from stormpg.errors import InputError
 
 pytestmark = pytest.mark.slow
 
-RUN = {"env": "cartpole-continuous", "trajectories": 60, "seeds": 3, "horizon": 8}
+RUN = {"env": "cartpole-continuous", "trajectories": 60, "seeds": 3, "horizon": 5}
 ALGORITHM = stormpg.svrpg(S0=4, B=2, m=2)
 FINAL = ("metrics.parquet", "policy.safetensors", "state.safetensors")
 OFTEN = Interval(None, 1)
 
 
+long = compiled.chunk
+# A function of its own, traced with the length below: of one function JAX keeps what it has traced.
+short = Program(functools.wraps(long.function)(lambda *all: long.function(*all)), long.options, long.static_argnames)
+
+
 @pytest.fixture
 def few_units(monkeypatch):
     """Chunks of two units, so that a small run has many."""
-    from stormpg import compiled
-
     monkeypatch.setattr(compiled, "CHUNK", 2)
     monkeypatch.setattr(compiled, "LONGER", 1)
-    compiled.chunk.clear_cache()
-    yield
-    compiled.chunk.clear_cache()
+    monkeypatch.setattr(compiled, "chunk", short)
 
 
 def same(one: Path, other: Path) -> None:
@@ -52,7 +56,7 @@ def interrupted(folder: Path, chunks: int, **more) -> stormpg.Result:
 
 @pytest.mark.parametrize("algorithm", ["storm-pg", "svrpg", "gpomdp"])
 def test_stopped_and_resumed_is_as_if_never_stopped(few_units, tmp_path, algorithm):
-    sizes = {"S0": 4} if algorithm == "gpomdp" else {"S0": 4, "B": 2}
+    sizes = {"storm-pg": {"B": 2}, "svrpg": {"B": 2, "m": 2}, "gpomdp": {}}[algorithm] | {"S0": 4}
     job = {**RUN, "algorithm": stormpg.make_algorithm(algorithm, **sizes)}
     stormpg.train(**job, out=tmp_path / "whole")
     calls = iter(range(2))
@@ -65,6 +69,28 @@ def test_stopped_and_resumed_is_as_if_never_stopped(few_units, tmp_path, algorit
     assert stormpg.train(**job, out=tmp_path / "parts", resume=True).complete  # there is nothing left to do
 
 
+@pytest.fixture(scope="module")
+def of_short_chunks(tmp_path_factory):
+    """Two folders, which nobody may change: the run in one go, and the run that was stopped."""
+    folder = tmp_path_factory.mktemp("short")
+
+    def make() -> Path:
+        if not (folder / "stopped").exists():
+            stormpg.train(**RUN, algorithm=ALGORITHM, out=folder / "whole")
+            interrupted(folder / "stopped", 3)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def stopped(few_units, of_short_chunks, tmp_path) -> Path:
+    """A copy of the run that was stopped; the one in one go is beside it."""
+    for name in ("whole", "stopped"):
+        shutil.copytree(of_short_chunks() / name, tmp_path / name)
+    return tmp_path / "stopped"
+
+
 def test_the_two_last_are_kept(few_units, tmp_path):
     interrupted(tmp_path, 4)
     assert len(list(tmp_path.glob("checkpoint-*"))) == 2
@@ -72,10 +98,8 @@ def test_the_two_last_are_kept(few_units, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "foreign", "empty", "nonsense"])
-def test_a_harmed_checkpoint_is_named_and_the_one_before_it_used(few_units, tmp_path, harm):
-    interrupted(tmp_path / "run", 3)
-    stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path / "whole")
-    newest = max((tmp_path / "run").glob("checkpoint-*"), key=checkpoints.number_of)
+def test_a_harmed_checkpoint_is_named_and_the_one_before_it_used(stopped, tmp_path, harm):
+    newest = max(stopped.glob("checkpoint-*"), key=checkpoints.number_of)
     content = bytearray(newest.read_bytes())
     if harm == "truncated":
         del content[len(content) // 2 :]
@@ -92,22 +116,20 @@ def test_a_harmed_checkpoint_is_named_and_the_one_before_it_used(few_units, tmp_
         content = bytearray(next((tmp_path / "other").glob("checkpoint-*")).read_bytes())
     newest.write_bytes(content)
     with pytest.warns(UserWarning, match=newest.name):
-        stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path / "run", resume=True)
-    same(tmp_path / "run", tmp_path / "whole")
+        stormpg.train(**RUN, algorithm=ALGORITHM, out=stopped, resume=True)
+    same(stopped, tmp_path / "whole")
 
 
-def test_a_run_is_resumed_as_it_was_begun(few_units, tmp_path):
-    interrupted(tmp_path, 2)
+def test_a_run_is_resumed_as_it_was_begun(stopped):
     with pytest.raises(InputError, match="holds a run with trajectories = 60; asked for 70"):
-        stormpg.train(**{**RUN, "trajectories": 70}, algorithm=ALGORITHM, out=tmp_path, resume=True)
+        stormpg.train(**{**RUN, "trajectories": 70}, algorithm=ALGORITHM, out=stopped, resume=True)
     with pytest.raises(InputError, match="already holds a run"):
-        stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path)
+        stormpg.train(**RUN, algorithm=ALGORITHM, out=stopped)
 
 
-def test_the_second_process_is_refused(few_units, tmp_path):
-    interrupted(tmp_path, 2)
-    with checkpoints.owned(tmp_path), pytest.raises(InputError, match="another process is writing"):
-        stormpg.train(**RUN, algorithm=ALGORITHM, out=tmp_path, resume=True)
+def test_the_second_process_is_refused(stopped):
+    with checkpoints.owned(stopped), pytest.raises(InputError, match="another process is writing"):
+        stormpg.train(**RUN, algorithm=ALGORITHM, out=stopped, resume=True)
 
 
 COMMAND = ("train", "cartpole-continuous", "--trajectories", "3000", "--seeds", "2", "--horizon", "20", "--S0", "4", "--B", "2")
@@ -137,30 +159,32 @@ def wait_for_a_checkpoint(folder: Path) -> None:
 def whole(tmp_path_factory) -> Path:
     """The run that nobody interrupts."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert end(start(folder))[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["stormpg", *COMMAND, "--out", str(folder)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+    assert not stop.value.code
     return folder
 
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_as_the_whole_run(tmp_path, whole):
-    """SIGKILL three times in a row to each of two runs; benchmarks/stop.py does a hundred of all kinds."""
-    rng = random.Random(0)
-    for number in range(2):
-        folder = tmp_path / str(number)
-        process = start(folder)
-        for _ in range(3):
-            wait_for_a_checkpoint(folder)
-            time.sleep(rng.uniform(0, 0.3))
-            process.kill()
-            end(process)
-            process = start(folder, "train", "--resume", str(folder), "--checkpoint-iterations", "1")
-        assert end(process)[0] == 0  # it may have been finished when the last kill came
-        same(folder, whole)
+    """SIGKILL three times in a row; benchmarks/stop.py does a hundred of all kinds."""
+    rng, folder = random.Random(0), tmp_path / "run"
+    process = start(folder)
+    for _ in range(3):
+        wait_for_a_checkpoint(folder)
+        time.sleep(rng.uniform(0, 0.3))
+        process.kill()
+        end(process)
+        process = start(folder, "train", "--resume", str(folder), "--checkpoint-iterations", "1")
+    assert end(process)[0] == 0  # it may have been finished when the last kill came
+    same(folder, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_leaves_with_the_usual_code(tmp_path, whole, number, code):
+def test_a_signal_saves_and_leaves_with_the_usual_code(tmp_path, whole, number, code, command):
     folder = tmp_path / "run"
     process = start(folder)
     wait_for_a_checkpoint(folder)
@@ -168,16 +192,16 @@ def test_a_signal_saves_and_leaves_with_the_usual_code(tmp_path, whole, number, 
     found, out, err = end(process)
     assert (found, err) == (code, "")
     assert f"--resume {folder}" in out.replace("\n", "")
-    assert end(start(folder, "train", "--resume", str(folder)))[0] == 0
+    assert command("train", "--resume", str(folder))[0] == 0
     same(folder, whole)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_leaves_the_last_good_checkpoint(tmp_path):
+def test_a_disk_that_is_full_leaves_the_last_good_checkpoint(tmp_path, whole):
     """Files may not grow beyond what the first checkpoints take: one line, exit code 2, and it goes on elsewhere later."""
     folder = tmp_path / "run"
-    # Compiled programs are not kept here: they are larger than what is allowed.
-    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    # Compiled programs, those of the whole run, are read but not written: they are larger than what is allowed.
+    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1000"}
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))"
     code, _, err = end(start(folder, first=limit, env=environment))
     assert code == 2, err
@@ -213,8 +237,6 @@ def test_a_folder_that_turns_read_only(tmp_path):
 
 
 def test_resume_takes_no_other_settings(tmp_path, capsys, monkeypatch):
-    from stormpg import cli
-
     monkeypatch.setattr(sys, "argv", ["stormpg", "train", "--resume", str(tmp_path), "--eta", "0.1"])
     with pytest.raises(SystemExit) as stop:
         cli.main()

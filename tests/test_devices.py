@@ -3,23 +3,28 @@
 In processes of their own: how many devices there are is settled when JAX starts. A CPU passes for any number of them.
 """
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+import stormpg
 from stormpg import store
+from tests.conftest import killed_after
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Five runs in three blocks, on whatever number of devices; chunks are short, so that there are many.
+# Five runs in three blocks, on whatever number of devices; chunks are short, so that there are many. Does what each line says.
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -27,7 +32,7 @@ import jax, stormpg
 from stormpg import checkpoints, compiled, store, training
 from stormpg.train import check_training
 
-root, what = Path(sys.argv[1]), sys.argv[2].split()
+root, seeds = Path(sys.argv[1]), int(sys.argv[2])
 training.cores = lambda: 3
 compiled.CHUNK, compiled.LONGER = 2, 1
 chunk, used = compiled.Compiled.chunk, []
@@ -39,32 +44,33 @@ def recorded(self, *arguments):
 
 compiled.Compiled.chunk = recorded
 env, algorithm = stormpg.make("chain"), stormpg.storm_pg(S0=4, B=2)
-job = dict(env=env, algorithm=algorithm, trajectories=60, seeds=5, horizon=6)
-found = {}
-for name in what:
-    do, _, folder = name.partition(":")
-    used.clear()
-    if do == "whole":
-        result = stormpg.train(**job, out=root / folder)
-    elif do == "begin":
-        calls = iter(range(4))
-        go_on = lambda now: next(calls, None) is not None
-        result = stormpg.train(**job, out=root / folder, progress=go_on, checkpoint=checkpoints.Interval(None, 1))
-        assert not result.complete
-    elif do == "resume":
-        result = stormpg.train(**job, out=root / folder, resume=True)
-    elif do == "before":
-        mine = check_training(env, [algorithm], [stormpg.policy_for(env)], list(range(5)), 6)
-        result = mine.run(60, before=mine.run(60, pause=20))
-        store.save(result, root / folder)
-    elif do == "chosen":
-        with jax.default_device(jax.local_devices()[1]):
+job = dict(env=env, algorithm=algorithm, trajectories=60, seeds=seeds, horizon=6)
+for line in sys.stdin:
+    found = {}
+    for name in line.split():
+        do, _, folder = name.partition(":")
+        used.clear()
+        if do == "whole":
             result = stormpg.train(**job, out=root / folder)
-    found[name] = sorted(set(used))
-    ends = jax.tree.leaves(result.states)
-    assert len({device for leaf in ends for device in leaf.devices()}) == 1
-    assert not any(leaf.committed for leaf in ends)
-print(json.dumps(found))
+        elif do == "begin":
+            calls = iter(range(4))
+            go_on = lambda now: next(calls, None) is not None
+            result = stormpg.train(**job, out=root / folder, progress=go_on, checkpoint=checkpoints.Interval(None, 1))
+            assert not result.complete
+        elif do == "resume":
+            result = stormpg.train(**job, out=root / folder, resume=True)
+        elif do == "before":
+            mine = check_training(env, [algorithm], [stormpg.policy_for(env)], list(range(seeds)), 6)
+            result = mine.run(60, before=mine.run(60, pause=20))
+            store.save(result, root / folder)
+        elif do == "chosen":
+            with jax.default_device(jax.local_devices()[1]):
+                result = stormpg.train(**job, out=root / folder)
+        found[name] = sorted(set(used))
+        ends = jax.tree.leaves(result.states)
+        assert len({device for leaf in ends for device in leaf.devices()}) == 1
+        assert not any(leaf.committed for leaf in ends)
+    print(json.dumps(found), flush=True)
 """
 
 
@@ -73,28 +79,42 @@ def environment(devices: int) -> dict[str, str]:
     return {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
 
 
-def used(devices: int, folder: Path, *what: str) -> dict[str, list[int]]:
-    """What is done by a process with so many devices, and the numbers of those that chunks were computed on."""
-    call = [sys.executable, "-c", PROGRAM, str(folder), " ".join(what)]
-    done = subprocess.run(call, env=environment(devices), capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+@contextlib.contextmanager
+def machine(devices: int, folder: Path, seeds: int = 5) -> Iterator[Callable[..., dict[str, list[int]]]]:
+    """A process with so many devices: what it is told to do it does, and gives the numbers of those that it computed on."""
+    call = [sys.executable, "-c", PROGRAM, str(folder), str(seeds)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(call, env=environment(devices), text=True, **pipes)
+
+    def used(*what: str) -> dict[str, list[int]]:
+        process.stdin.write(" ".join(what) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        return json.loads(line)
+
+    with killed_after(process):
+        yield used
+        _, said = process.communicate()
+        assert process.returncode == 0, said
 
 
 def test_runs_are_the_same_on_several_devices(tmp_path):
     """In one piece, interrupted and gone on with by a process with more or fewer devices, or after a result."""
-    assert used(1, tmp_path, "whole:one", "begin:from-one") == {"whole:one": [0], "begin:from-one": [0]}
-    places = used(2, tmp_path, "whole:two", "begin:from-two", "resume:from-one", "before:before", "chosen:chosen")
-    assert places.pop("chosen:chosen") == [1]
-    assert set(map(tuple, places.values())) == {(0, 1)}
-    assert used(1, tmp_path, "resume:from-two") == {"resume:from-two": [0]}
+    with machine(1, tmp_path) as one, machine(2, tmp_path) as two:
+        assert one("whole:one", "begin:from-one") == {"whole:one": [0], "begin:from-one": [0]}
+        places = two("whole:two", "begin:from-two", "resume:from-one", "before:before", "chosen:chosen")
+        assert places.pop("chosen:chosen") == [1]
+        assert set(map(tuple, places.values())) == {(0, 1)}
+        assert one("resume:from-two") == {"resume:from-two": [0]}
     for name in ("two", "from-one", "from-two", "before", "chosen"):
         for file in ("metrics.parquet", "policy.safetensors", "state.safetensors"):
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "one" / file).read_bytes(), (name, file)
 
 
 def test_more_devices_than_runs(tmp_path):
-    assert used(8, tmp_path, "whole:eight") == {"whole:eight": [0, 1, 2, 3, 4]}
+    with machine(8, tmp_path, seeds=3) as eight:
+        assert eight("whole:eight") == {"whole:eight": [0, 1, 2]}
 
 
 def hosts(folder: Path, processes: int) -> str:
@@ -122,11 +142,12 @@ def hosts(folder: Path, processes: int) -> str:
 def test_hosts_share_the_seeds(tmp_path):
     """Each seed is trained once, and is the seed of one process that trains them all: to rounding, as in any batch."""
     printed = hosts(tmp_path / "shared", 2)
-    hosts(tmp_path / "alone", 1)
     folders = [tmp_path / "shared" / f"host-{k}" for k in range(2)]
     assert [store.read_config(folder)["seeds"] for folder in folders] == [[0, 2, 4], [1, 3]]
     assert all(f"seed {seed}:" in printed for seed in range(5))
-    alone = store.read_metrics(tmp_path / "alone" / "host-0")
+    (algorithm,) = store.Run(folders[0]).algorithms()
+    with jax.default_device(jax.devices("cpu")[0]):
+        alone = stormpg.train("cartpole-continuous", algorithm, 60, 5, horizon=30).columns
     for folder in folders:
         table = store.read_metrics(folder)
         for seed in store.read_config(folder)["seeds"]:

@@ -1,6 +1,7 @@
 """Rollouts on Ray actors: the same numbers on any number of them, whatever happens to one."""
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import warnings
 
 import gymnasium
@@ -18,7 +20,7 @@ from gymnasium import spaces
 
 import stormpg
 from stormpg import distant
-from stormpg.cluster import cluster
+from stormpg.cluster import cluster, imported
 from stormpg.envs import gym
 from stormpg.errors import EnvironmentFailure, InputError
 
@@ -28,11 +30,11 @@ ALGORITHM = stormpg.storm_pg(S0=5, B=3)
 
 
 class Toy(gymnasium.Env):
-    """Pays the action, and at step 3 does what a test asks for: always, or where there is no file `once` yet."""
+    """Pays the action, and at step 3 does what a test asks for: so many times, which it notes in a file, or always."""
 
-    def __init__(self, trouble=None, once=None, render_mode=None):
+    def __init__(self, trouble=None, noted=None, times=None, render_mode=None):
         self.observation_space, self.action_space = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,))
-        self.trouble, self.once = trouble, once
+        self.trouble, self.noted, self.times = trouble, noted, times
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -42,9 +44,10 @@ class Toy(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         reward = float(action[0])
-        if self.trouble and self.steps == 3 and not (self.once and self.once.exists()):
-            if self.once:
-                self.once.touch()
+        if self.trouble and self.steps == 3 and (self.times is None or count(self.noted) < self.times):
+            if self.noted:
+                with self.noted.open("a") as file:
+                    file.write("again\n")
             if self.trouble == "raise":
                 raise ZeroDivisionError("the wheel came off")
             if self.trouble == "reward":
@@ -52,6 +55,11 @@ class Toy(gymnasium.Env):
             if self.trouble == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
         return self.np_random.uniform(size=3).astype(np.float32), reward, self.steps >= 6, False, {}
+
+
+def count(noted):
+    """The lines of a file, if it is there."""
+    return len(noted.read_text().splitlines()) if noted.exists() else 0
 
 
 def toy(**settings):
@@ -78,14 +86,88 @@ class Coin:
         return (self.logit(params, observation) > 0).astype(int)
 
 
+@contextlib.contextmanager
+def small_clusters():
+    """A cluster that starts here has none of the processes that watch and show it, nor workers that nobody asked for."""
+    imported()
+    from ray._private.node import Node
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("start_monitor", "start_log_monitor", "start_api_server"):
+            patch.setattr(Node, name, lambda self, **options: None)
+        for name in ("RAY_enable_worker_prestart", "RAY_prestart_worker_first_driver"):
+            patch.setenv(name, "0")
+        yield
+
+
 @pytest.fixture(scope="module")
 def ray():
     """One cluster for all tests: a start takes seconds."""
     with contextlib.ExitStack() as held:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), small_clusters():
             warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX's, of the processes that Ray starts
             started = held.enter_context(cluster("ray"))
         yield started
+
+
+class Thrifty:
+    """Ray, but an actor that is ended is kept, to be made anew when the next one is asked for: processes take seconds."""
+
+    def __init__(self, ray):
+        self.ray, self.kept = ray, []
+
+    def __getattr__(self, name):
+        return getattr(self.ray, name)
+
+    def remote(self, **options):
+        def of(kind):
+            make = self.ray.remote(**options)(kind)
+            return types.SimpleNamespace(remote=lambda *given: self.anew(given) if self.kept else make.remote(*given))
+
+        return of
+
+    def anew(self, given):
+        def begin(player, *given):
+            vars(player).clear()
+            player.__init__(*given)
+
+        one = self.kept.pop()
+        self.ray.get(one.__ray_call__.remote(begin, *given))
+        return one
+
+    def kill(self, one):
+        self.kept.append(one)
+
+
+@pytest.fixture(scope="module")
+def thrifty(ray):
+    return Thrifty(ray)
+
+
+@contextlib.contextmanager
+def processes_of(thrifty):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distant, "cluster", lambda where: contextlib.nullcontext(thrifty))
+        yield
+
+
+@pytest.fixture
+def same_processes(thrifty):
+    """Actors are made in the processes of earlier ones, where nothing is asked of how they start and end."""
+    with processes_of(thrifty):
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_actor(thrifty):
+    """What one actor gives, of each environment, algorithm and policy: made once."""
+
+    @functools.cache
+    def of(env, algorithm=ALGORITHM, policy=None):
+        with processes_of(thrifty):
+            return stormpg.train(env, algorithm, **SMALL, policy=policy, rollout_workers=1)
+
+    return of
 
 
 def check_same(a, b):
@@ -99,8 +181,8 @@ def check_same(a, b):
 @pytest.mark.parametrize(
     ("env", "policy"), [(PENDULUM, None), (CARTPOLE, None), (CARTPOLE, Coin())], ids=["pendulum", "cartpole", "keys"]
 )
-def test_any_number_of_actors_gives_the_same_numbers(ray, env, policy):
-    one, three = (stormpg.train(env, ALGORITHM, **SMALL, policy=policy, rollout_workers=n) for n in (1, 3))
+def test_any_number_of_actors_gives_the_same_numbers(same_processes, one_actor, env, policy):
+    one, three = one_actor(env, policy=policy), stormpg.train(env, ALGORITHM, **SMALL, policy=policy, rollout_workers=3)
     check_same(one, three)
     here = stormpg.train(env, ALGORITHM, **SMALL, policy=policy)
     np.testing.assert_allclose(one.columns["return"][:4], here.columns["return"][:4], rtol=1e-5)
@@ -108,14 +190,14 @@ def test_any_number_of_actors_gives_the_same_numbers(ray, env, policy):
 
 
 @pytest.mark.slow
-def test_schedules_normalisation_and_more_actors_than_trajectories(ray):
+def test_schedules_normalisation_and_more_actors_than_trajectories(same_processes):
     policy = stormpg.policy_for(stormpg.make(PENDULUM), normalise=True, learn_sigma=True)
     algorithm = stormpg.make_algorithm("svrpg", S0=5, B=2, m=2)
     check_same(*(stormpg.train(PENDULUM, algorithm, **SMALL, policy=policy, rollout_workers=n) for n in (1, 3)))
 
 
 @pytest.mark.slow
-def test_a_function_of_the_users_makes_the_environments(ray):
+def test_a_function_of_the_users_makes_the_environments(same_processes):
     def factory(**more):
         return Toy(**more)
 
@@ -136,18 +218,32 @@ def ended(pid):
 
 
 @pytest.mark.slow
-def test_an_actor_that_is_gone_is_started_again_and_all_end_with_the_sampler(ray):
-    env = stormpg.make(PENDULUM)
-    policy = stormpg.policy_for(env)
-    params = policy.init(jax.random.key(0))
-    with distant.Distant(env, 10, 2) as sampler:
-        sample = lambda: sampler.sample(policy, params, jax.random.key(1), 5)
-        first, before = sample(), pids(ray, sampler)
-        os.kill(before[0], signal.SIGKILL)
-        jax.tree.map(np.testing.assert_array_equal, first, sample())
-        after = pids(ray, sampler)
-        assert after[0] != before[0]
-        assert after[1] == before[1]
+def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(ray, thrifty, tmp_path, monkeypatch):
+    """One in the middle of an episode, one between two batches."""
+    samplers, seen = [], []
+
+    class Watched(distant.Distant):
+        def start(self):
+            super().start()
+            samplers.append(self)
+
+    def kill(now):
+        if len(seen) < 2:
+            seen.append(pids(ray, samplers[0]))
+        if len(seen) == 1:
+            os.kill(seen[0][0], signal.SIGKILL)
+
+    noted = tmp_path / "noted"
+    with processes_of(thrifty):
+        untroubled = stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=1)
+    monkeypatch.setattr(distant, "Distant", Watched)
+    troubled = toy(trouble="kill", noted=noted, times=1)
+    killed = stormpg.train(troubled, ALGORITHM, **SMALL, rollout_workers=2, progress=kill)
+    assert noted.exists()
+    check_same(killed, untroubled)
+    before, after = seen
+    assert after[0] != before[0]
+    assert after[1] == before[1]
     until = time.monotonic() + 20
     while not all(map(ended, after)) and time.monotonic() < until:
         time.sleep(0.1)
@@ -155,22 +251,19 @@ def test_an_actor_that_is_gone_is_started_again_and_all_end_with_the_sampler(ray
 
 
 @pytest.mark.slow
-def test_an_actor_killed_in_an_episode_plays_its_part_again(ray, tmp_path):
-    killed = stormpg.train(toy(trouble="kill", once=tmp_path / "once"), ALGORITHM, **SMALL, rollout_workers=2)
-    assert (tmp_path / "once").exists()
-    check_same(killed, stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=1))
-
-
-@pytest.mark.slow
-def test_an_actor_that_dies_each_time_ends_the_run(ray, tmp_path):
-    with pytest.raises(EnvironmentFailure, match=r"toy: a rollout worker .* seeds \[\d+.* died each of 4 times") as caught:
-        stormpg.train(toy(trouble="kill"), ALGORITHM, **SMALL, rollout_workers=1, out=tmp_path / "run")
+def test_an_actor_that_dies_each_time_ends_the_run(ray, tmp_path, monkeypatch):
+    assert distant.AGAIN == 3
+    monkeypatch.setattr(distant, "AGAIN", 1)
+    troubled = toy(trouble="kill", noted=tmp_path / "noted")
+    with pytest.raises(EnvironmentFailure, match=r"toy: a rollout worker .* seeds \[\d+.* died each of 2 times") as caught:
+        stormpg.train(troubled, ALGORITHM, **SMALL, rollout_workers=1, out=tmp_path / "run")
+    assert count(tmp_path / "noted") == 2
     assert "--resume" in caught.value.__notes__[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["raise", "reward"])
-def test_a_failure_of_the_environment_is_told_as_without_actors(ray, trouble):
+def test_a_failure_of_the_environment_is_told_as_without_actors(same_processes, trouble):
     told = []
     for workers in (None, 1):
         with pytest.raises(EnvironmentFailure, match=r"at step 3 of the episode with seed \d+\.$") as failure:
@@ -180,8 +273,8 @@ def test_a_failure_of_the_environment_is_told_as_without_actors(ray, trouble):
 
 
 @pytest.mark.slow
-def test_a_run_is_resumed_with_any_number_of_actors(ray, tmp_path):
-    whole, stop = stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=1), lambda now: now.trajectories < 10
+def test_a_run_is_resumed_with_any_number_of_actors(same_processes, one_actor, tmp_path):
+    whole, stop = one_actor(PENDULUM), lambda now: now.trajectories < 10
     part = tmp_path / "part"
     assert not stormpg.train(PENDULUM, ALGORITHM, **SMALL, rollout_workers=2, out=part, progress=stop).complete
     for workers in (1, None):
@@ -195,7 +288,7 @@ def test_a_run_is_resumed_with_any_number_of_actors(ray, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command(ray, command, tmp_path):
+def test_the_command(same_processes, command, tmp_path):
     sizes = ["--S0", "4", "--B", "2", "--trajectories", "8", "--seeds", "1", "--horizon", "5"]
     assert command("train", CARTPOLE, *sizes, "--rollout-workers", "2", "--out", "run")[0] == 0
     code, out, _ = command("train", "--resume", "run", "--rollout-workers", "1")

@@ -271,7 +271,7 @@ def test_a_setting_that_diverged_is_never_the_best():
 
 
 def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(tmp_path, monkeypatch):
-    wanted = comparison.Comparison("lqr", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
+    wanted = comparison.Comparison("chain", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
     data = comparison.compare(Workshop(tmp_path), wanted, True, [])
     assert data["environments"][0]["algorithms"]["gpomdp"]["curves"]["tuned"]["grid"][-1] == 60
     configs = {part: [json.loads(f.read_text()) for f in tmp_path.glob(glob)] for part, glob in STUDY_PARTS.items()}
@@ -280,7 +280,7 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     assert {config["horizon"] for found in configs.values() for config in found} == {6}
     # A folder of an earlier version, whose tuning was shorter, can still be reported on.
     shutil.rmtree(tmp_path / "tuning")
-    units = [unit for name in wanted.algorithms for unit in tuning.tuning_units("lqr", name, 4, 40, 2, {}, 6)]
+    units = [unit for name in wanted.algorithms for unit in tuning.tuning_units("chain", name, 4, 40, 2, {}, 6)]
     Workshop(tmp_path).run(units)
     monkeypatch.setattr("stormpg.experiments.units.train", None)
     with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
@@ -366,17 +366,17 @@ def test_json_holds_no_nan():
 
 
 def test_a_comparison_leaves_a_page_and_goes_on(tmp_path, monkeypatch):
-    wanted = comparison.Comparison("lqr", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
+    wanted = comparison.Comparison("chain", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
     shop = Workshop(tmp_path / "study")
-    data = comparison.compare(shop, wanted, False, ["stormpg compare lqr"])
+    data = comparison.compare(shop, wanted, False, ["stormpg compare chain"])
     files = {"report.html", "tables.md", "claims.json", "figure1.png", "figure1.pdf", "experiment.json", "runs"}
     assert {f.name for f in shop.root.iterdir()} == files | {".lock"}
     assert list(data["environments"][0]["algorithms"]) == ["gpomdp", "storm-pg"]
-    shutil.rmtree(shop.root / "runs" / "lqr" / "gpomdp")
-    again = comparison.compare(shop, wanted, False, ["stormpg compare lqr"])
+    shutil.rmtree(shop.root / "runs" / "chain" / "gpomdp")
+    again = comparison.compare(shop, wanted, False, ["stormpg compare chain"])
     assert again["environments"] == data["environments"]
     monkeypatch.setattr("stormpg.experiments.units.train", None)
-    runs = [shop.root / "runs" / "lqr" / name for name in ("gpomdp", "storm-pg")]
+    runs = [shop.root / "runs" / "chain" / name for name in ("gpomdp", "storm-pg")]
     reported = comparison.report_runs(runs, tmp_path / "again", ["stormpg report"])
     assert reported["environments"][0]["algorithms"] == data["environments"][0]["algorithms"]
 

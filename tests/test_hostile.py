@@ -25,18 +25,32 @@ import stormpg
 from stormpg import files, metrics, store
 from stormpg.envs.named import from_file
 from stormpg.errors import InputError
+from stormpg.experiments import workshop
 from stormpg.reading import read_json
+from stormpg.tune import search
 
 pytestmark = pytest.mark.slow
 evaluation = importlib.import_module("stormpg.evaluate")  # the package has a function of this name
 GOOD = Path(__file__).parent / "data" / "format-1"
 CASES = 20  # of each kind of file
+ALIKE = ("--seeds", "2", "--horizon", "4", "--S0", "3", "--B", "2", "--hidden", "3")  # so that runs have the same programs
 
 
 @pytest.fixture(scope="module")
 def templates(made_once):
+    """Without their figures, which nothing reads. Programs are kept, and the search has trials of one shape, not of many."""
     kinds = ("run", "begun", "compare", "reproduce", "tune", "toml", "bench")
-    return made_once("templates", lambda root: fuzz.make_templates(root, kinds))
+    tune = ("tune", "pendulum", "--trials", "4", "--generation", "2", "--trajectories", "30", "--fresh-seeds", "2")
+
+    def make(root):
+        with fuzz.quickly(slow=False), pytest.MonkeyPatch.context() as patch:
+            for module in (workshop, search):
+                patch.setattr(module, "drop_programs", lambda: None)
+            with pytest.raises(SystemExit):
+                fuzz.command(*tune, *ALIKE, "--out", str(root / "tune"))
+            fuzz.make_templates(root, kinds)
+
+    return made_once("templates", make)
 
 
 @pytest.fixture
@@ -174,12 +188,16 @@ def test_panics_of_the_parquet_reader_are_one_error(folder, capfd):
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("trajectories", [12, 2**31 - 1])
-def test_a_table_that_claims_millions_of_rows_is_not_read(folder, trajectories):
-    table = polars.read_parquet(folder / "metrics.parquet")
+def write_millions(folder: Path) -> None:
+    table = polars.read_parquet(GOOD / "metrics.parquet")
     many = polars.select(*(polars.repeat(table[n][0], 20_000_000, dtype=table[n].dtype).alias(n) for n in table.columns[:3]))
     rest = {n: polars.repeat(table[n][0], 20_000_000, dtype=table[n].dtype).alias(n) for n in table.columns[3:]}
     many.lazy().with_columns(**rest).sink_parquet(folder / "metrics.parquet")
+
+
+@pytest.mark.parametrize("trajectories", [12, 2**31 - 1])
+def test_a_table_that_claims_millions_of_rows_is_not_read(folder, made_once, trajectories):
+    shutil.copy(made_once("millions", write_millions) / "metrics.parquet", folder / "metrics.parquet")
     with pytest.raises(InputError, match="claims 20,000,000 rows"):
         store.read_metrics(with_config(folder, trajectories=trajectories))
 
@@ -310,9 +328,7 @@ def test_folders_of_any_name(command, name):
     assert (code, err.count("\n")) == (2, 1)
     assert "\x1b" not in err
     assert "nowhere" in err
-    code, out, err = command(
-        "train", "pendulum", "--trajectories", "5", "--seeds", "1", "--horizon", "3", "--S0", "3", "--out", f"D/{name}"
-    )
+    code, out, err = command("train", "pendulum", "--trajectories", "5", *ALIKE, "--out", f"D/{name}")
     assert (code, err.count("\n")) in ((0, 0), (2, 1))
     assert "\x1b" not in out + err
     assert code == (2 if len(name) > 255 else 0)

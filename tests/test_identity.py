@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import runpy
 import subprocess
 import sys
 import warnings
@@ -110,18 +111,21 @@ print(r.complete)
 """
 
 
-def test_the_same_functions_in_another_process(tmp_path):
+def test_the_same_functions_in_another_process(tmp_path, monkeypatch, capsys):
     """By their source, not by their address; a changed constant that they use is a change."""
-    script = tmp_path / "script.py"
+    script, folder = tmp_path / "script.py", str(tmp_path / "run")
+
+    def run(how, text):
+        script.write_text(text)
+        monkeypatch.setattr(sys, "argv", ["script.py", folder, how])
+        runpy.run_path(str(script), run_name="__main__")
+
+    run("start", SCRIPT)
+    assert capsys.readouterr().out == "False\n"
+    with pytest.raises(InputError, match="MOMENTUM"):
+        run("resume", SCRIPT.replace("0.9", "0.8"))
     script.write_text(SCRIPT)
-    run = lambda how: subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "run"), how], capture_output=True, text=True, check=False
-    )
-    assert run("start").stdout == "False\n"
-    script.write_text(SCRIPT.replace("0.9", "0.8"))
-    assert "MOMENTUM" in run("resume").stderr
-    script.write_text(SCRIPT)
-    done = run("resume")
+    done = subprocess.run([sys.executable, str(script), folder, "resume"], capture_output=True, text=True, check=False)
     assert done.stdout == "True\n", done.stderr
     with pytest.raises(InputError, match=r"optimizer = __main__\.mine, a function"):
         stormpg.store.Run(tmp_path / "run").algorithms()
@@ -194,33 +198,30 @@ def test_a_folder_that_another_writes_to(tmp_path, command):
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
-WRITER = "import sys; from stormpg import cli; input(); sys.argv = ['stormpg', *sys.argv[1:]]; cli.main()"
-
-
-SHORT = ("train", "cartpole-continuous", "--trajectories", "20", "--seeds", "2", "--horizon", "5")
+WRITER = "from stormpg import cli; input(); cli.main()"
+SHORT = ("train", "cartpole-continuous", "--trajectories", "20", "--seeds", "2", "--horizon", "5", "--S0", "4", "--B", "2")
 
 
 @pytest.mark.slow
 def test_two_writers_on_one_folder(tmp_path):
     """benchmarks/writers.py does fifty pairs."""
-    for number in range(2):
-        folder = tmp_path / str(number)
-        pair = [
-            subprocess.Popen(
-                [sys.executable, "-c", WRITER, *SHORT, "--eta", eta, "--out", str(folder)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )
-            for eta in ("0.01", "0.02")
-        ]  # fmt: skip
-        for one in pair:
-            one.stdin.write("\n")
-            one.stdin.flush()
-        said = [one.communicate(timeout=200)[1] for one in pair]
-        assert sorted(one.returncode for one in pair) == [0, 2]
-        winner, loser = (0, 1) if pair[0].returncode == 0 else (1, 0)
-        assert said[loser].count("\n") == 1
-        assert json.loads((folder / "config.json").read_text())["settings"][0]["eta"] == (0.01, 0.02)[winner]
-        assert stormpg.store.is_whole(folder)
+    folder = tmp_path / "run"
+    pair = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, *SHORT, "--eta", eta, "--out", str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for eta in ("0.01", "0.02")
+    ]  # fmt: skip
+    for one in pair:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    said = [one.communicate(timeout=200)[1] for one in pair]
+    assert sorted(one.returncode for one in pair) == [0, 2]
+    winner, loser = (0, 1) if pair[0].returncode == 0 else (1, 0)
+    assert said[loser].count("\n") == 1
+    assert json.loads((folder / "config.json").read_text())["settings"][0]["eta"] == (0.01, 0.02)[winner]
+    assert stormpg.store.is_whole(folder)
 
 
 def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):

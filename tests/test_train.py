@@ -163,16 +163,20 @@ def test_a_diverged_seed_is_frozen_and_alone():
 def test_divergence_freezes_the_last_finite_state():
     env, algorithm = stormpg.make(ENV), stormpg.storm_pg(S0=3, B=2)
     policy = stormpg.policy_for(env)
-    state = begin(policy, algorithm, 0)
-    batch = rollout(env, policy, state.params, draws(state).rollout, 3, 10)
-    state, _ = update(policy, algorithm, state, batch, jnp.asarray(0.5), large=True)
+    state = jax.jit(begin)(policy, algorithm, 0)
+    batch = jax.jit(lambda state: rollout(env, policy, state.params, draws(state).rollout, 3, 10))(state)
+    large, small = (
+        jax.jit(lambda state, batch, large=large: update(policy, algorithm, state, batch, jnp.asarray(0.5), large))
+        for large in (True, False)
+    )
+    state, _ = large(state, batch)
     broken = batch._replace(reward=batch.reward.at[0, 0].set(jnp.nan))
-    after, row = update(policy, algorithm, state, broken, jnp.asarray(0.5), large=False)
+    after, row = small(state, broken)
     assert bool(row.diverged)
     jax.tree.map(
         np.testing.assert_array_equal, (after.params, after.memory, after.step), (state.params, state.memory, state.step)
     )
-    later, row = update(policy, algorithm, after, batch, jnp.asarray(0.5), large=False)
+    later, row = small(after, batch)
     assert bool(row.diverged)
     jax.tree.map(np.testing.assert_array_equal, later.params, state.params)
 
@@ -281,13 +285,12 @@ def test_fast_loops_are_asked_for_by_a_call(flags):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [16, 256])
-def test_all_cores_at_once_do_not_hang(seeds):
+def test_all_cores_at_once_do_not_hang():
     """In a process of its own, with XLA as users have it, so that one that hangs can be killed; usually some seconds."""
     program = (
-        f"import stormpg; r = stormpg.train('cartpole-continuous', stormpg.storm_pg(S0=10, B=5), 60, {seeds}, horizon=50)\n"
-        "r = stormpg.train('cartpole-continuous', stormpg.make_algorithm('pgt', baseline='value'), 60, 16, horizon=50)\n"
-        "print(r.complete)"
+        "import stormpg; train = lambda *a: stormpg.train('cartpole-continuous', *a, horizon=50).complete\n"
+        "storm, pgt = stormpg.storm_pg(S0=10, B=5), stormpg.make_algorithm('pgt', baseline='value')\n"
+        "print(train(storm, 60, 16) and train(storm, 60, 256) and train(pgt, 60, 16))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=240)

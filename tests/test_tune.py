@@ -1,11 +1,11 @@
 """tune: spaces, objectives, packs, generations that can be interrupted, storages, bad input."""
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -16,6 +16,7 @@ import stormpg
 from stormpg.algorithms import ALGORITHMS
 from stormpg.columns import mean_return
 from stormpg.errors import InputError, PartsFailed
+from stormpg.experiments import units, workshop
 from stormpg.experiments.workshop import Workshop
 from stormpg.stats import iqm
 from stormpg.tune import halving, packs, search
@@ -24,6 +25,7 @@ from stormpg.tune.packs import packed, run_pack
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Choices, Range, distributions, read_space, space_for, within
 from stormpg.tune.study import close, open_study
+from tests.conftest import killed_after
 
 SEEDS = (1000, 1001, 1002, 1003)
 PROBLEM = Problem("chain", "storm-pg", 60, SEEDS, 5, Objective())
@@ -42,6 +44,25 @@ def study_in(folder, wanted=SEARCH, name="s"):
 
 def told(study):
     return [(t.number, t.state.name, t.params, t.values, t.intermediate_values) for t in study.get_trials(deepcopy=False)]
+
+
+@pytest.fixture(scope="module")
+def kept_programs():
+    """A study lets go of its programs after each group of parts; here all have the same, which would be traced again."""
+    yield
+    units.drop_programs()
+
+
+@pytest.fixture(autouse=True)
+def programs_stay(request, kept_programs, monkeypatch):
+    if request.function is not test_memory_does_not_grow_with_finished_trials:
+        for module, name in (
+            (workshop, "drop_programs"),
+            (search, "drop_programs"),
+            (search, "give_memory_back"),
+            (units, "give_memory_back"),
+        ):
+            monkeypatch.setattr(module, name, lambda: None)
 
 
 # ---- Spaces and objectives
@@ -329,7 +350,11 @@ def test_memory_does_not_grow_with_finished_trials(tmp_path):
         live.append(sum(x.nbytes for x in jax.live_arrays()))
 
     wanted = Search(**{**SEARCH.__dict__, "trials": 40, "halving": False})
-    search.run(Workshop(tmp_path, count), wanted, study_in(tmp_path, wanted), alone=True)
+    gc.freeze()  # what is there already is not looked through after each generation
+    try:
+        search.run(Workshop(tmp_path, count), wanted, study_in(tmp_path, wanted), alone=True)
+    finally:
+        gc.unfreeze()
     assert len(live) == 10
     assert max(live[5:]) <= max(live[:5]) * 1.01
 
@@ -416,13 +441,16 @@ SMALL = ["tune", "chain", "--trials", "4", "--generation", "4", "--seeds", "2", 
 SMALL += ["--fresh-seeds", "2", "--horizon", "5"]
 
 
-def run(*arguments, **more):
-    command = [sys.executable, "-m", "stormpg", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Call it to have no more figures drawn: they are drawn alike each time."""
+    from stormpg.report import charts, figures
+
+    return lambda: [monkeypatch.setattr(module, "save", lambda *_: None) for module in (charts, figures)]
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path, command):
+def test_the_command(tmp_path, command, no_figures):
     folder = tmp_path / "tuning"
 
     def last(*arguments):
@@ -434,6 +462,7 @@ def test_the_command(tmp_path, command):
     assert set(found["fresh"]) == {"tuned", "default"}
     for name in ("best.toml", "report.html", "search.png", "search.pdf", "figure1.png", "tables.md", "study.db"):
         assert (folder / name).stat().st_size > 0, name
+    no_figures()
     assert last(*SMALL, "--out", "tuning") == found
     found = last(*SMALL, "--trials", "6", "--out", "tuning", "--storage", "")  # more trials; an empty address is none
     page = (folder / "report.html").read_text()
@@ -464,20 +493,34 @@ def test_addresses_without_secrets():
     assert without_secrets("sqlite:////a/b.db") == "sqlite:////a/b.db"
 
 
+# The command, which says when trials are kept.
+PROGRAM = """
+import sys
+from stormpg import cli
+from stormpg.tune import halving
+keep = halving.keep
+def told(file, *more):
+    keep(file, *more)
+    print("kept", flush=True)
+halving.keep = told
+cli.main()
+"""
+
+
 @pytest.mark.slow
-def test_the_command_killed_and_given_again(tmp_path):
+def test_the_command_killed_and_given_again(tmp_path, command, no_figures):
     """SIGKILL in the middle; the second command ends with the trials that one command has."""
-    more = [*SMALL, "--trials", "12", "--seeds", "4"]
+    no_figures()
+    more = [*SMALL, "--trials", "8"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert run(*more, "--out", whole).returncode == 0
-    process = subprocess.Popen([sys.executable, "-m", "stormpg", *more, "--out", str(parts)], stderr=subprocess.DEVNULL)
-    until = time.time() + 120
-    while not list(parts.glob("trials/*/*/*.json")) and time.time() < until:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    assert command(*more, "--out", "whole")[0] == 0
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *more, "--out", "parts"], stdout=subprocess.PIPE, text=True)
+    with killed_after(process):
+        assert "kept\n" in process.stdout
+    process.stdout.close()
+    assert process.returncode == -signal.SIGKILL
     assert not (parts / "best.toml").exists()
-    assert run(*more, "--out", parts).returncode == 0
+    assert command(*more, "--out", "parts")[0] == 0
     import optuna
 
     of = lambda folder: told(optuna.load_study(study_name="chain-storm-pg", storage=f"sqlite:///{folder / 'study.db'}"))

@@ -77,7 +77,7 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
     with claimed(shop, {"kind": "reproduce", **dataclasses.asdict(plan)}, known):
         shop.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
         data = judged(shop, plan, full, units, searches, grids, commands)
-        write_report(data, shop.root, {"figure1": FIGURES[0].env, "figure2": FIGURES[2].env})
+        write_report(data, shop.root, {f"figure{f.number}": f.env for f in reversed(FIGURES)})
     return data
 
 
