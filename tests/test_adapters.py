@@ -136,6 +136,7 @@ def test_box2d_episodes_belong_to_their_seed():
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_box2d_trains():
     adapter("box2d")
     result = stormpg.train("box2d:rllab-mountain-car", "storm-pg", trajectories=20, seeds=1, horizon=30)

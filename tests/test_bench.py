@@ -114,6 +114,7 @@ def test_the_readme_shows_the_last_stored_result():
     assert shown == results.markdown(with_all[-1]).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc here")
 def test_the_c_program_computes_the_librarys_gradients(tmp_path):
     program = limit.build(tmp_path)

@@ -27,6 +27,7 @@ def test_environment(name):
     testing.check_environment(stormpg.make(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", stormpg.ENVIRONMENTS)
 def test_usual_policy(name):
     env = stormpg.make(name)

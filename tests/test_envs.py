@@ -34,6 +34,7 @@ def uniform(rng, bounds):
     return [jnp.asarray(rng.uniform(-b, b, COUNT), jnp.float32) for b in bounds]
 
 
+@pytest.mark.slow
 def test_cartpole_is_gymnasiums():
     rng = np.random.default_rng(0)
     states = cartpole.State(*uniform(rng, (2.5, 3, 0.25, 3)))
@@ -54,6 +55,7 @@ def test_cartpole_continuous_at_full_force_is_the_discrete_one():
     assert (np.asarray(half[0].v) < np.asarray(step(stormpg.make("cartpole"), jnp.ones(COUNT, int))[0].v)).all()
 
 
+@pytest.mark.slow
 def test_mountain_car_continuous_is_gymnasiums():
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.uniform(-1.2, 0.6, COUNT), jnp.float32)
@@ -72,6 +74,7 @@ def test_pendulum_is_gymnasiums():
     compare(stormpg.make("pendulum"), states, actions, "Pendulum-v1", lambda s: np.array(s, float))
 
 
+@pytest.mark.slow
 def test_acrobot_is_gymnasiums():
     rng = np.random.default_rng(0)
     states = acrobot.State(*uniform(rng, (3.1, 3.1, 4.0, 6.0)))

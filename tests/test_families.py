@@ -128,6 +128,7 @@ SWITCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SWITCHES)
 def test_what_several_actions_reach_the_environment(kind):
     """`Lights` itself asserts that every action is in its space; `predict` gives such ones too."""

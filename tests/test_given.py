@@ -123,6 +123,7 @@ def test_it_is_the_object_itself_and_it_stays_open():
     assert given.closed == 0
 
 
+@pytest.mark.slow
 def test_train_and_the_agent_take_what_is_given():
     """The finding that began this: a changed instance was thrown away and made again unchanged."""
     settings = {"trajectories": 12, "seeds": 1, "horizon": 60}

@@ -111,6 +111,7 @@ print(r.complete)
 """
 
 
+@pytest.mark.slow
 def test_the_same_functions_in_another_process(tmp_path, monkeypatch, capsys):
     """By their source, not by their address; a changed constant that they use is a change."""
     script, folder = tmp_path / "script.py", str(tmp_path / "run")
@@ -142,6 +143,7 @@ def test_descriptions_are_plain_and_do_not_depend_on_the_process():
     assert difference(describe(STORM), describe(STORM)) is None
 
 
+@pytest.mark.slow
 def test_the_state_of_an_environment_is_no_part_of_it(tmp_path):
     """One that has been played with in between is resumed all the same."""
     import gymnasium

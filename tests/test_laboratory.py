@@ -322,6 +322,7 @@ def test_the_pilot_of_a_problem_that_is_known(float64):
     assert found.N <= 0.5 + 1e-9
 
 
+@pytest.mark.slow
 def test_a_gaussians_curvature(float64):
     """Of a linear-Gaussian policy ∇²log π = −ψψᵀ/σ²: the largest ‖ψ‖²/σ² of the steps that were looked at."""
     env = stormpg.make("lqr")

@@ -25,6 +25,7 @@ def after(batches, horizon=20):
     return params, seen
 
 
+@pytest.mark.slow
 def test_the_statistics_are_those_of_everything_seen(float64):
     params, seen = after(5)
     everything = np.concatenate([np.asarray(b.observation[b.mask > 0]) for b in seen])

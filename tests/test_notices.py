@@ -64,6 +64,7 @@ def test_hours_of_work_are_told_once():
         quick.count(10 / 4000, 0.01)
 
 
+@pytest.mark.slow
 def test_training_asks_for_a_forecast(monkeypatch):
     """With the seeds and the budget of the run, and the time that its second batch took."""
     monkeypatch.setattr("stormpg.notices.LONG", 1e-6)

@@ -185,6 +185,7 @@ def test_a_subclass_that_changes_a_density_is_not_passed_over():
     np.testing.assert_allclose(both[1], both[0] / 2, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"learn_sigma": True}, {"hidden": (8, 5)}], ids=str)
 def test_second_derivatives_in_every_mode_are_finite_differences(settings, float64):
     """Hessian-vector products of Σ c log π, by the rows of a policy and through `scores.log_probs`."""

@@ -66,6 +66,7 @@ def svrpo_like(estimator) -> Algorithm:
     return Algorithm(estimator, trackers.svrg(), schedules.within(2, 4, 2), steps.natural_gradient())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "baseline", "horizon"), CASES)
 def test_objective_and_gradient_against_the_formula(policy, name, baseline, horizon):
     """At ξ_t and off it, on a batch sampled at ξ_t or elsewhere: the line search climbs what g_t is the gradient of."""

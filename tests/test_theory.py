@@ -208,6 +208,7 @@ def test_lemma_2_needs_one_step_more_than_printed(float64):
         assert variance[h] <= constants.weight(h, printed=False) * square
 
 
+@pytest.mark.slow
 def test_lemma_3_with_its_proof_mended(float64):
     """On random pairs of points: the exact left side is below the mended constant times the squared distance."""
     tables, horizon = garnet(4, 2, 2, seed=0), 6

@@ -109,6 +109,7 @@ def test_float_settings_are_one_batch():
         stormpg.train(ENV, [SMALL, stormpg.storm_pg(S0=5, B=2)], trajectories=20, seeds=1)
 
 
+@pytest.mark.slow
 def test_sigma_is_swept_with_a_list_of_policies():
     env = stormpg.make(ENV)
     policies = [stormpg.policy_for(env, sigma=s) for s in (0.1, 2.0)]
@@ -257,6 +258,7 @@ def test_an_option_xla_does_not_know_is_left_out():
     assert not compiler.understood("xla_no_such_option", 1)
 
 
+@pytest.mark.slow
 def test_importing_changes_nothing_for_the_caller():
     """No environment variable and no setting of JAX is touched, and XLA has not started."""
     program = (

@@ -28,6 +28,7 @@ def test_blocks_change_nothing(monkeypatch, block):
     np.testing.assert_allclose(plain.log_prob, stopped.log_prob, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_mapped_rollouts_end_together(monkeypatch):
     monkeypatch.setattr(trajectories, "BLOCK", 16)
     keys = jax.random.split(jax.random.key(5), 4)

@@ -178,6 +178,7 @@ def whole(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_search(whole):
     study = study_in(whole)
     trials = study.get_trials()
