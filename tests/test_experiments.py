@@ -211,6 +211,16 @@ def test_never_is_not_before_never():
     assert rows["cart-pole/storm-pg/lead/gpomdp"] == ahead
 
 
+def test_a_resample_in_which_neither_gets_there_is_a_tie():
+    """It counts as no lead, and the others still have an interval."""
+    grid, late, early, top = np.array([1, 2, 3]), *np.array([[0.0, 0, 100], [0, 100, 100], [100, 100, 100]])
+    curve = lambda *draws: protocols.Curve(np.array(draws), grid, percentiles(draws[0], np.array(draws)), 30)
+    rest = {"gpomdp": curve(late, late / 2), "svrpg": curve(top, top)}
+    found = quantities.lead("storm-pg", "gpomdp")({**rest, "storm-pg": curve(early, early / 2)})
+    assert found.draws.tolist() == [1.0, 0.0]
+    assert (found.estimate, found.low, found.high) == (1, 0, 1)
+
+
 def test_a_budget_too_small_is_not_judged():
     curves = protocols.curves_of("task", {name: ramp(50) for name in FIGURES[0].algorithms}, 400)
     rows = judge_figure(FIGURES[0], curves)

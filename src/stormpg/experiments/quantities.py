@@ -42,11 +42,15 @@ def reaches_maximum(name: str) -> Callable[[Algorithms], Interval]:
 
 
 def lead(fast: str, slow: str) -> Callable[[Algorithms], Interval]:
-    """How many trajectories earlier `fast` reaches the maximum; not a number where neither does."""
+    """How many trajectories earlier `fast` reaches the maximum; not a number where neither does.
+
+    In a resample in which neither does, none is earlier: 0. One such resample does not leave the others without an interval.
+    """
 
     def earlier(y: Shapes, grid: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore"):
-            return maximum_reached(slow, y, grid) - maximum_reached(fast, y, grid)
+            found = maximum_reached(slow, y, grid) - maximum_reached(fast, y, grid)
+        return np.where(np.isnan(found), 0.0, found) if found.ndim else found
 
     return over_resamples(earlier, fast, slow)
 
