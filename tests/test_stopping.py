@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gymnasium
@@ -17,7 +19,7 @@ from stormpg import Agent
 from stormpg.checkpoints import Interval
 from stormpg.errors import EnvironmentFailure
 from stormpg.logs import Logger
-from stormpg.stopping import Stop, Terminated, listening
+from stormpg.stopping import Stop, Terminated, completed, listening
 
 ENV, ALGORITHM = "cartpole-continuous", stormpg.storm_pg(S0=4, B=2)
 JOB = {"env": ENV, "algorithm": ALGORITHM, "trajectories": 3000, "seeds": 3, "horizon": 5}
@@ -32,6 +34,19 @@ def usual_handlers():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_a_signal_that_comes_to_another_thread_is_seen_while_the_main_one_waits():
+    """Nothing wakes the main thread then; it looks by itself."""
+    stop, began = Stop(), time.monotonic()
+    with listening(stop), ThreadPoolExecutor(1) as pool:
+        work = pool.submit(stop.event.wait, 20)
+        other = threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+        threading.Timer(0.5, other.start).start()
+        assert list(completed([work])) == [work]
+    assert work.result()
+    assert isinstance(stop.error, KeyboardInterrupt)
+    assert time.monotonic() - began < 10
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stormpg.stopping import completed
+
 Runs = TypeVar("Runs")
 Done = TypeVar("Done")
 
@@ -78,7 +80,10 @@ def in_blocks(work: Callable[[int], Done], blocks: int, workers: int) -> list[Do
     if blocks == 1 or workers == 1:  # in this thread, which alone can be interrupted
         return [work(number) for number in range(blocks)]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(as_here(work), range(blocks)))
+        begun = [pool.submit(as_here(work), number) for number in range(blocks)]
+        for future in completed(begun):
+            future.result()
+        return [future.result() for future in begun]
 
 
 def at_home(tree: Runs) -> Runs:

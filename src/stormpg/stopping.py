@@ -8,8 +8,11 @@ the error raised, with the partial result on it.
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
+
+WAKE = 0.2  # seconds between two looks of a waiting thread
 
 
 class Terminated(SystemExit):
@@ -88,6 +91,18 @@ def listening(stop: Stop, at_once: bool = False) -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, now[number])
+
+
+def completed(futures: Iterable[Future]) -> Iterator[Future]:
+    """As `concurrent.futures.as_completed`, but signals are seen while it waits.
+
+    Python runs a signal's handler in the main thread when that looks. One that comes to another thread, or just before the
+    main thread falls asleep, does not wake it.
+    """
+    left = set(futures)
+    while left:
+        done, left = wait(left, WAKE, FIRST_COMPLETED)
+        yield from done
 
 
 def terminate(number: int, frame: object) -> None:

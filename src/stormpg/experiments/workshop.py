@@ -6,7 +6,7 @@ again, then named, and does not keep the others from being done.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from stormpg.errors import InputError, PartsFailed
 from stormpg.experiments.units import Unit, compute_unit, drop_programs, keep_unit, read_unit
 from stormpg.experiments.workers import GROUP, Here, OnRay, stop
 from stormpg.reading import read_json
-from stormpg.stopping import Halted, Stop, add_note, listening, whole_study
+from stormpg.stopping import Halted, Stop, add_note, completed, listening, whole_study
 
 Report = Callable[[str, int, int], None]  # the name of a part, parts done, parts in all
 ATTEMPTS = 2  # at a part that raises an error
@@ -101,7 +101,7 @@ def each(pool: Executor, parts: Mapping[str, Part], failed: dict[str, Exception]
     begun: dict[Future, str] = {pool.submit(part.work): name for name, part in parts.items()}
     while begun:
         waiting, begun = begun, {}
-        for future in as_completed(waiting):
+        for future in completed(waiting):
             name = waiting[future]
             try:
                 found = future.result()
