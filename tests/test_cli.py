@@ -243,13 +243,15 @@ def test_storm_pg_solves_cart_pole():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
-def test_the_others_learn_cart_pole(algorithm):
+def test_the_others_learn_cart_pole(algorithm, command):
     """A mean of at least 95 within 4000 trajectories: here within fewer, with fewer seeds, to be quick."""
-    # SVRPO's returns vary more: 97 ± 5 over seeds, and the mean of 12 is not below 92 by chance.
-    budget, seeds, least = ("1000", "12", 92) if algorithm == "svrpo" else ("1500", "10", 95)
-    summary = run_command("train", "cartpole-continuous", "--algorithm", algorithm, "--trajectories", budget, "--seeds", seeds)
+    # SVRPO is slow, and its returns vary more: 97 ± 5 over seeds, and the mean of 4 is not below 88 by chance.
+    budget, seeds, least = ("400", "4", 88) if algorithm == "svrpo" else ("1100", "6", 95)
+    sizes = ("--trajectories", budget, "--seeds", seeds)
+    code, out, _ = command("train", "cartpole-continuous", "--algorithm", algorithm, *sizes, "--json")
+    summary = json.loads(out.splitlines()[-1])
+    assert (code, summary["diverged"]) == (0, [0])
     assert summary["final_return_mean"][0] >= least
-    assert summary["diverged"] == [0]
 
 
 @pytest.mark.slow
@@ -262,7 +264,7 @@ def test_storm_pg_on_rllabs_mountain_car():
 
 @pytest.mark.slow
 def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
-    run = ["train", "cartpole-continuous", "--trajectories", "20", "--S0", "4", "--B", "2", "--seeds", "1", "--horizon", "5"]
+    run = ["train", "chain", "--trajectories", "20", "--S0", "4", "--B", "2", "--seeds", "1", "--horizon", "3"]
     folder = tmp_path / "stormpg" / "compiled"
 
     def kept(megabytes: str, seed: str) -> int:

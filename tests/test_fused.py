@@ -39,26 +39,34 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
     env, n = make(name), 5  # not a power of two: some lanes are empty
     policy = policy_for(env, **shape)
     key = jax.random.key(1)
-    params = policy.init(jax.random.key(3))
-    keys = jax.random.split(key, (n, 3))
-    start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
+    params = jax.jit(policy.init)(jax.random.key(3))
     monkeypatch.setenv("STORMPG_FUSED", "0")
+
+    def by_kernels(params):
+        keys = jax.random.split(key, (n, 3))
+        start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
+        return Trajectories(*kernels.rollout(env, policy, params, start, noise, horizon, INTERPRET))
+
     with jax.default_matmul_precision("highest"):
-        plain = rollout(env, policy, params, key, n, horizon)
-        batch = Trajectories(*kernels.rollout(env, policy, params, start, noise, horizon, INTERPRET))
+        plain = jax.jit(lambda params: rollout(env, policy, params, key, n, horizon))(params)
+        batch = jax.jit(by_kernels)(params)
         np.testing.assert_array_equal(batch.mask, plain.mask)
         for ours, theirs in zip(batch, plain, strict=True):
-            live = jnp.reshape(plain.mask, plain.mask.shape + (1,) * (theirs.ndim - 2)) > 0
-            np.testing.assert_allclose(jnp.where(live, ours, 0), jnp.where(live, theirs, 0), rtol=1e-4, atol=1e-4)
-            assert jnp.isfinite(ours).all()
+            live = np.reshape(plain.mask, plain.mask.shape + (1,) * (theirs.ndim - 2)) > 0
+            np.testing.assert_allclose(np.where(live, ours, 0), np.where(live, theirs, 0), rtol=1e-4, atol=1e-4)
+            assert np.isfinite(ours).all()
 
-        other = jax.tree.map(lambda x: x + 0.1, params)
-        np.testing.assert_allclose(
-            kernels.log_probs(policy, other, batch, INTERPRET), log_probs(policy, other, batch), rtol=1e-4, atol=1e-4
-        )
-        coefficient = jax.random.normal(key, batch.mask.shape) * batch.mask
-        ours = kernels.score_sum(policy, other, batch, coefficient, INTERPRET)
-        theirs = score_sum(policy, other, batch, coefficient)
+        other = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.1), params)
+        coefficient = np.random.default_rng(0).normal(size=batch.mask.shape).astype(np.float32) * batch.mask
+
+        @jax.jit
+        def both(params, batch, coefficient):
+            ours = kernels.log_probs(policy, params, batch, INTERPRET), log_probs(policy, params, batch)
+            sums = kernels.score_sum(policy, params, batch, coefficient, INTERPRET)
+            return ours, (sums, score_sum(policy, params, batch, coefficient))
+
+        probabilities, (ours, theirs) = both(other, batch, coefficient)
+        np.testing.assert_allclose(*probabilities, rtol=1e-4, atol=1e-4)
         assert jax.tree.structure(ours) == jax.tree.structure(theirs)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), ours, theirs)
 
@@ -85,7 +93,7 @@ def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch)
         log_prob = kernels.log_probs(policy, params, batch, INTERPRET)
         return batch, log_prob, kernels.score_sum(policy, params, batch, batch.reward, INTERPRET)
 
-    batch, log_prob, score = jax.vmap(by_kernels, axis_name=RUNS)(policies, params, keys)
+    batch, log_prob, score = jax.jit(jax.vmap(by_kernels, axis_name=RUNS))(policies, params, keys)
     np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of who acted
     for run in range(2):
         policy, mine, part = jax.tree.map(lambda x, run=run: x[run], (policies, params, batch))

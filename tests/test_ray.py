@@ -4,8 +4,6 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -132,8 +130,10 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     assert found == told(study_in(here))
 
 
-def test_units_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path, monkeypatch):
+def test_units_and_the_command_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path, command, monkeypatch):
     """A local cluster, whose ports are on loopback alone; one part that fails does not keep the others."""
+    compare = ["compare", "chain", "--algorithms", "gpomdp,storm-pg", "--trajectories", "30", "--seeds", "2", "--horizon", "5"]
+    monkeypatch.setattr(write, "learning_curves", lambda *arguments: None)  # figures are not compared
     monkeypatch.setattr(parallel, "_lent", 1)  # one process at a time: each takes seconds to start
     units = [Unit(f"runs/{name}", "chain", name, ({"S0": 4},), 20, 3, horizon=5) for name in ("gpomdp", "reinforce")]
     by_threads = Workshop(tmp_path / "threads").run(units)
@@ -150,11 +150,16 @@ def test_units_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path
         died = {"dies": Part(lambda: os.kill(os.getpid(), signal.SIGKILL), kept.append)}
         with pytest.raises(PartsFailed, match="dies"):
             Workshop(tmp_path / "parts", workers=those).do(died, 1)
+        for name, more in (("here", ()), ("there", ("--workers", "ray"))):
+            assert command(*compare, *more, "--out", name)[::2] == (0, "")
     assert kept == [3]
     for one, other in zip(by_threads, by_ray, strict=True):
         assert all(np.array_equal(one[name], other[name]) for name in one)
     assert opened
     assert all(address.startswith("127.0.0.1:") for address in opened)
+    assert (tmp_path / "here" / "claims.json").read_text() == (tmp_path / "there" / "claims.json").read_text()
+    cut = lambda name: (tmp_path / name / "tables.md").read_text().split("## How")[0]
+    assert cut("here") == cut("there")
 
 
 def listening():
@@ -168,22 +173,6 @@ def listening():
                 loopback = address in ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
                 found.add(f"{'127.0.0.1' if loopback else address}:{int(port, 16)}")
     return found
-
-
-def test_compare_on_a_cluster(tmp_path, command, monkeypatch):
-    """The command, with tables equal to those without a cluster."""
-    common = ["compare", "chain", "--algorithms", "gpomdp,storm-pg", "--trajectories", "30", "--seeds", "2", "--horizon", "5"]
-    monkeypatch.setattr(write, "learning_curves", lambda *arguments: None)  # here: only what is compared
-    code, _, told = command(*common, "--out", str(tmp_path / "here"))
-    assert code == 0, told
-    assert not told
-    call = [sys.executable, "-m", "stormpg", *common, "--workers", "ray", "--out", str(tmp_path / "there")]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    assert (tmp_path / "here" / "claims.json").read_text() == (tmp_path / "there" / "claims.json").read_text()
-    cut = lambda name: (tmp_path / name / "tables.md").read_text().split("## How")[0]
-    assert cut("here") == cut("there")
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "ray://", "ray://host:none", "http://127.0.0.1:1"])

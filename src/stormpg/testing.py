@@ -13,7 +13,7 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm
 from stormpg.envs import Box, Discrete, Environment, MultiDiscrete, make
-from stormpg.estimators import Estimator, estimate, gradient
+from stormpg.estimators import Estimator, estimate
 from stormpg.policies import check_policy as check_actions
 from stormpg.policies import policy_for
 from stormpg.train import train
@@ -57,15 +57,15 @@ def check_policy(env: Environment, policy: Any) -> None:
     """Samples fit the environment, densities are those of the samples, and scores average to zero."""
     check_actions(env, policy)
     key = jax.random.key(0)
-    params = policy.init(key)
-    observation = env.reset(key)[1]
+    params = jax.jit(policy.init)(key)
+    observation = jax.jit(env.reset)(key)[1]
     sample = jax.jit(jax.vmap(lambda k: policy.sample(params, k, observation)))(jax.random.split(key, 4000))
     score = jax.jit(jax.vmap(lambda a: jax.grad(policy.log_prob)(params, observation, a)))(sample)
     for leaf in jax.tree.leaves(score):
         deviation = leaf.std(axis=0) / np.sqrt(len(leaf)) + 1e-6
         assert bool((jnp.abs(leaf.mean(axis=0)) < 6 * deviation).all()), "E[∇log π] is not 0: log_prob is not the sampler's"
-    best = policy.log_prob(params, observation, policy.mode(params, observation))
-    density = jax.vmap(lambda a: policy.log_prob(params, observation, a))(sample)
+    best = jax.jit(lambda: policy.log_prob(params, observation, policy.mode(params, observation)))()
+    density = jax.jit(jax.vmap(lambda a: policy.log_prob(params, observation, a)))(sample)
     assert bool((density <= best + 1e-4).all()), "a sample has a larger density than the mode"
     if hasattr(policy, "noise") and hasattr(policy, "act"):
         acted = policy.act(params, observation, policy.noise(key, ()))
@@ -78,14 +78,15 @@ def check_estimator(estimator: Estimator, env: Environment | None = None) -> Non
     """On-policy weights are 1, order does not matter, and a batch without rewards has no gradient."""
     env = env or make("cartpole-continuous")
     policy, key = policy_for(env), jax.random.key(0)
-    params = policy.init(key)
-    batch = rollout(env, policy, params, key, 6, 20)
-    here = estimate(estimator, policy, params, batch)
+    params = jax.jit(policy.init)(key)
+    batch = jax.jit(lambda key: rollout(env, policy, params, key, 6, 20))(key)
+    of = jax.jit(lambda batch: estimate(estimator, policy, params, batch))
+    here = of(batch)
     np.testing.assert_allclose(here.weight, 1.0, rtol=1e-4, err_msg="on-policy weights are not 1")
-    turned = gradient(estimator, policy, params, jax.tree.map(lambda x: x[::-1], batch))
+    turned = of(jax.tree.map(lambda x: x[::-1], batch)).gradient
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3, err_msg="the order of a batch matters")
     jax.tree.map(close, here.gradient, turned)
-    nothing = gradient(estimator, policy, params, batch._replace(reward=jnp.zeros_like(batch.reward)))
+    nothing = of(batch._replace(reward=jnp.zeros_like(batch.reward))).gradient
     assert all(float(jnp.abs(x).max()) < 1e-6 for x in jax.tree.leaves(nothing)), "there is a gradient without a reward"
 
 
