@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-JOBS ?= 3
+JOBS ?= 2
 
 # Modules are compiled when they are first imported: most of them never are.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile

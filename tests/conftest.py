@@ -21,6 +21,8 @@ if "XLA_FLAGS" not in os.environ:
 # What one test, worker or command has compiled, the next one reads, single operations too; `make clean` removes it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Ray's processes step back behind all others, by default: tests that wait for them would wait for all other tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import jax
 import pytest
