@@ -52,7 +52,7 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pat
 
 @contextlib.contextmanager
 def killed_after(process: subprocess.Popen, seconds: float = 240) -> Iterator[None]:
-    """The process ends with this, and after so many seconds in any case."""
+    """Kill the process when the block ends, or after `seconds` if that is earlier."""
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     try:

@@ -245,8 +245,8 @@ def test_storm_pg_solves_cart_pole():
 @pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
 def test_the_others_learn_cart_pole(algorithm, command):
     """A mean of at least 95 within 4000 trajectories: here within fewer, with fewer seeds, to be quick."""
-    # SVRPO is slow, and its returns vary more: 97 ± 5 over seeds, and the mean of 4 is not below 88 by chance.
-    budget, seeds, least = ("400", "4", 88) if algorithm == "svrpo" else ("1100", "6", 95)
+    # SVRPO is slow, and its returns vary more: 97 ± 5 over seeds.
+    budget, seeds, least = ("400", "4", 92) if algorithm == "svrpo" else ("1100", "6", 95)
     sizes = ("--trajectories", budget, "--seeds", seeds)
     code, out, _ = command("train", "cartpole-continuous", "--algorithm", algorithm, *sizes, "--json")
     summary = json.loads(out.splitlines()[-1])

@@ -81,7 +81,7 @@ def environment(devices: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def machine(devices: int, folder: Path, seeds: int = 5) -> Iterator[Callable[..., dict[str, list[int]]]]:
-    """A process with so many devices: what it is told to do it does, and gives the numbers of those that it computed on."""
+    """A process with this number of devices. Call it with jobs: it runs them and returns which devices were used."""
     call = [sys.executable, "-c", PROGRAM, str(folder), str(seeds)]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen(call, env=environment(devices), text=True, **pipes)

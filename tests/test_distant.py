@@ -30,7 +30,7 @@ ALGORITHM = stormpg.storm_pg(S0=5, B=3)
 
 
 class Toy(gymnasium.Env):
-    """Pays the action, and at step 3 does what a test asks for: so many times, which it notes in a file, or always."""
+    """Pays the action. At step 3 it causes the given trouble: always, or `times` times, counted in the file `noted`."""
 
     def __init__(self, trouble=None, noted=None, times=None, render_mode=None):
         self.observation_space, self.action_space = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,))

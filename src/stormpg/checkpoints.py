@@ -184,7 +184,7 @@ def owned(folder: Path) -> Iterator[None]:
         lock.acquire()
     except filelock.Timeout:
         raise InputError(f"another process is writing to {folder}: wait for it, or give another folder.") from None
-    except (OSError, NotImplementedError) as error:  # the second: a file system that has no locks
+    except (OSError, NotImplementedError) as error:  # filelock raises the second where a file system has no locks
         raise InputError(f"{folder} cannot be written ({error}): give another folder.") from None
     try:
         yield

@@ -81,8 +81,7 @@ def in_blocks(work: Callable[[int], Done], blocks: int, workers: int) -> list[Do
         return [work(number) for number in range(blocks)]
     with ThreadPoolExecutor(workers) as pool:
         begun = [pool.submit(as_here(work), number) for number in range(blocks)]
-        for future in completed(begun):
-            future.result()
+        list(completed(begun))
         return [future.result() for future in begun]
 
 
