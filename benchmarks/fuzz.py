@@ -50,7 +50,7 @@ def command(*arguments: str) -> None:
 
 
 def resume(folder: Path) -> None:
-    from stormpg.training import Training
+    from stormpg.runs.training import Training
 
     def reached(*arguments: Any, **named: Any) -> None:
         raise Reached
@@ -72,13 +72,14 @@ def load(folder: Path) -> None:
 
 
 def film(folder: Path) -> None:
-    from stormpg import render, store
+    from stormpg.films import render
+    from stormpg.runs import run_folder
 
-    render.parameters(store.Run(folder), "best", None)
+    render.parameters(run_folder.Run(folder), "best", None)
 
 
 def job(folder: Path) -> None:
-    from stormpg.options import Job
+    from stormpg.runs.options import Job
 
     Job({"env": "pendulum"}, folder / "job.toml")
 
@@ -197,15 +198,15 @@ def begin(folder: Path) -> None:
 
 def plan_only(folder: Path) -> None:
     """What `reproduce` was asked for, without its runs, which are read as those of `compare` are."""
-    from stormpg import files
-    from stormpg.experiments.reproduction import Plan
+    from stormpg.reproduce.reproduction import Plan
+    from stormpg.runs import files
 
     folder.mkdir()
     files.write_json(folder / "experiment.json", {"kind": "reproduce", **dataclasses.asdict(Plan(2, 91))})
 
 
 def theory(folder: Path) -> None:
-    from stormpg.experiments.workshop import Workshop
+    from stormpg.studies.workspace import Workshop
     from stormpg.theory import findings, laboratory
 
     findings.report(Workshop(folder), laboratory.as_size("small"), [])
@@ -228,16 +229,16 @@ def bench(folder: Path) -> None:
 @contextlib.contextmanager
 def quickly(slow: bool) -> Iterator[None]:
     """Without figures and with few resamples, unless all of it is wanted."""
-    from stormpg import stats
     from stormpg.report import charts, figures
+    from stormpg.studies import statistics
 
-    before = stats.RESAMPLES, figures.save, charts.save
+    before = statistics.RESAMPLES, figures.save, charts.save
     if not slow:
-        stats.RESAMPLES, figures.save, charts.save = 20, lambda *_: None, lambda *_: None
+        statistics.RESAMPLES, figures.save, charts.save = 20, lambda *_: None, lambda *_: None
     try:
         yield
     finally:
-        stats.RESAMPLES, figures.save, charts.save = before
+        statistics.RESAMPLES, figures.save, charts.save = before
 
 
 def outcome(call: Callable[[], Any]) -> tuple[str, str]:

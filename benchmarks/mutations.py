@@ -155,11 +155,11 @@ def parquet_file(file: Path, dice: random.Random) -> None:
 
 def settle_checksum(file: Path, dice: random.Random) -> None:
     """The checksum of a table that was changed: made right, left out as in earlier versions, or left as it was."""
-    from stormpg import metrics
+    from stormpg.runs import parquet
 
     summary = file.with_name("summary.json")
     known = json.loads(summary.read_text())
-    known[metrics.CHECKSUM] = dice.choice((metrics.checksum_of(file), None, known.get(metrics.CHECKSUM)))
+    known[parquet.CHECKSUM] = dice.choice((parquet.checksum_of(file), None, known.get(parquet.CHECKSUM)))
     summary.write_text(json.dumps(known))
 
 
@@ -175,7 +175,7 @@ def tensor_file(file: Path, dice: random.Random) -> None:
     import numpy as np
     from safetensors.numpy import load_file
 
-    from stormpg import files
+    from stormpg.runs import files
 
     content = file.read_bytes()
     (size,) = struct.unpack("<Q", content[:8])

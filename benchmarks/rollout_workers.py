@@ -17,9 +17,9 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg.cluster import cluster
-from stormpg.distant import Distant
 from stormpg.envs import gym
+from stormpg.machine.ray_cluster import cluster
+from stormpg.sampling.ray_actors import Distant
 
 WORKERS = (1, 2, 4)
 EPISODES, ROUNDS, PAUSE, WANTED = 8, 3, 0.005, 1.8

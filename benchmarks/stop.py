@@ -139,7 +139,7 @@ class Boom(Exception):
 def child(name: str, folder: Path, moment: float | None) -> None:
     """A call in Python, as a script of a user's would have it: it resumes what it finds."""
     import stormpg
-    from stormpg.compiler import keep_programs
+    from stormpg.machine.xla import keep_programs
 
     keep_programs()
     began = time.monotonic()
@@ -152,7 +152,7 @@ def child(name: str, folder: Path, moment: float | None) -> None:
     try:
         if name == "train":
             resume = (folder / "config.json").exists()
-            often = stormpg.checkpoints.Interval(None, 1)
+            often = stormpg.runs.checkpoints.Interval(None, 1)
             job: dict[str, Any] = {"trajectories": 3000, "seeds": 2, "horizon": 20, "checkpoint": often}
             stormpg.train("cartpole-continuous", algorithm, out=folder, resume=resume, progress=callback, **job)
         else:

@@ -1,16 +1,16 @@
 """Two algorithms on the same seeds and the same budget, told apart by intervals over seeds."""
 
 import stormpg
-from stormpg import stats
+from stormpg.studies import statistics
 
 finals = {
     name: stormpg.train("cartpole-continuous", name, trajectories=300, seeds=12).final_return()[0]
     for name in ("gpomdp", "storm-pg")
 }
 for name, values in finals.items():
-    found = stats.interval(values, stats.iqm)
+    found = statistics.interval(values, statistics.iqm)
     print(
         f"{name:9} IQM {found.estimate:5.1f}, 95 % interval {found.low:.1f} to {found.high:.1f}, worst seed {values.min():.1f}"
     )
-better = stats.probability_of_improvement(finals["storm-pg"], finals["gpomdp"])
+better = statistics.probability_of_improvement(finals["storm-pg"], finals["gpomdp"])
 print(f"a seed of storm-pg beats one of gpomdp with probability {better.estimate:.2f} ({better.low:.2f} to {better.high:.2f})")

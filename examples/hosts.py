@@ -15,8 +15,8 @@ from pathlib import Path
 import jax
 
 import stormpg
-from stormpg import store
-from stormpg.columns import mean_return
+from stormpg.runs import run_folder
+from stormpg.runs.table import mean_return
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
 parser.add_argument("--coordinator", default="127.0.0.1:9310", help="address and port of the first process")
@@ -43,11 +43,11 @@ out = folders[jax.process_index()]
 stormpg.train("cartpole-continuous", algorithm, given.trajectories, mine, horizon=given.horizon, out=out)
 
 # All of them wait here, so that they leave together. JAX's own barriers are for seconds, not for hosts that differ in speed.
-while not all(store.is_whole(folder) for folder in folders):
+while not all(run_folder.is_whole(folder) for folder in folders):
     time.sleep(0.2)
 if jax.process_index() == 0:
     for folder in folders:
-        finals = mean_return(store.read_metrics(folder), window=50)
-        for seed, final in zip(store.read_config(folder)["seeds"], finals, strict=True):
+        finals = mean_return(run_folder.read_metrics(folder), window=50)
+        for seed, final in zip(run_folder.read_config(folder)["seeds"], finals, strict=True):
             print(f"{folder.name}, seed {seed}: return over the last 50 trajectories {final:.1f}")
     print(f"the runs are in {root}")

@@ -3,12 +3,12 @@
 import tempfile
 from pathlib import Path
 
-from stormpg.experiments.workshop import Workshop
-from stormpg.tune import results, search
+from stormpg.studies.workspace import Workshop
+from stormpg.tune import outcome, search
 from stormpg.tune.objective import Objective
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Range
-from stormpg.tune.study import close, open_study
+from stormpg.tune.storage import close, open_study
 
 problem = Problem("chain", "storm-pg", trajectories=100, seeds=tuple(range(8)), horizon=5, objective=Objective("last"))
 space = {"eta": Range(0.01, 1.0, log=True), "alpha": Range(0.1, 1.0)}
@@ -17,7 +17,7 @@ wanted = Search(problem, space, fixed={"S0": 4, "B": 2}, first={"eta": 0.1, "alp
 with tempfile.TemporaryDirectory() as folder:
     study = open_study(f"sqlite:///{folder}/study.db", "example", wanted.about(), problem.objective.direction)
     search.run(Workshop(Path(folder)), wanted, study, alone=True)  # a study of Optuna's: whatever reads those reads this
-    best = results.best_of(study)
+    best = outcome.best_of(study)
     states = [trial.state.name for trial in study.get_trials()]
     print(f"of {len(states)} trials {states.count('PRUNED')} were pruned; the best, number {best.number}: {best.params}")
     close(study)

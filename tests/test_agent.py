@@ -71,7 +71,7 @@ def test_predict_calls_jax_once_for_many_actions(env, monkeypatch):
     agent.predict(np.zeros(4))
     drawn, real = [], stormpg.agent._draw
     monkeypatch.setattr("stormpg.agent._draw", lambda *arguments: drawn.append(arguments[2]) or real(*arguments))
-    monkeypatch.setattr("stormpg.acting._compiled", lambda *arguments: pytest.fail("a compiled program was called"))
+    monkeypatch.setattr("stormpg.policies.acting._compiled", lambda *arguments: pytest.fail("a compiled program was called"))
     for _ in range(1500):
         agent.predict(np.zeros(4))
     agent.predict(np.zeros((2000, 4)))

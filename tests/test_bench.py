@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stormpg.bench import growth, instead, limit, measure, results, run, speeds, waits
+from stormpg.bench import growth, instead, limit, measure, run, speeds, tables, waits
 from stormpg.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,24 +47,24 @@ def test_a_process_is_measured_whole():
     ("value", "text"), [(1234.5, "1,234"), (12.34, "12.3"), (0.01234, "0.0123"), (0.0, "0.0"), (9.996, "10.00")]
 )
 def test_numbers_have_three_digits(value, text):
-    assert results.number(value) == text
+    assert tables.number(value) == text
 
 
 def test_what_got_slower_is_named():
     old = result(same=10.0, slower=10.0, faster=10.0, gone=1.0)
     new = result(same=9.9, slower=5.0, faster=20.0, new=1.0)
-    assert dict(results.slower(new, old)) == {"Training: slower": 0.5}
-    assert results.compared(new, old) == 3
+    assert dict(tables.slower(new, old)) == {"Training: slower": 0.5}
+    assert tables.compared(new, old) == 3
     for one in (old, new):
         one["tables"][0]["faster_is"] = "lower"
-    assert dict(results.slower(new, old)) == {"Training: faster": 0.5}
+    assert dict(tables.slower(new, old)) == {"Training: faster": 0.5}
     noisy = result(slower=8.0)
     noisy["tables"][0]["rows"][0]["values"] = [5.0, 8.0, 11.0]
-    assert not dict(results.slower(noisy, old))  # its spread reaches into the other's
+    assert not dict(tables.slower(noisy, old))  # its spread reaches into the other's
 
 
 def test_stored_shown_again_and_compared(command, tmp_path):
-    old = results.store(result(fast=10.0, slow=9.0), tmp_path)
+    old = tables.store(result(fast=10.0, slow=9.0), tmp_path)
     assert old.name == "2026-01-02T0304-a-cpu-2.json"
     assert (tmp_path / "2026-01-02T0304-a-cpu-2" / "training.png").stat().st_size > 5000
     new = tmp_path / "new.json"
@@ -96,22 +96,22 @@ def test_a_readme_without_a_place_for_the_table(tmp_path):
     file = tmp_path / "README.md"
     file.write_text("no marks")
     with pytest.raises(InputError, match="no place"):
-        results.write_readme(result(a=1.0), file)
-    file.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
-    results.write_readme(result(a=1.0), file)
+        tables.write_readme(result(a=1.0), file)
+    file.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
+    tables.write_readme(result(a=1.0), file)
     text = file.read_text()
     assert text.startswith("before\n")
-    assert text.endswith(f"{results.END}\nafter\n")
+    assert text.endswith(f"{tables.END}\nafter\n")
     assert "A CPU, 2 cores, jax 0.1, 2026-01-02" in text
     assert "old" not in text
 
 
 def test_the_readme_shows_the_last_stored_result():
-    stored = [results.read(file) for file in sorted((ROOT / "benchmarks" / "results").glob("*-2.json"))]
+    stored = [tables.read(file) for file in sorted((ROOT / "benchmarks" / "results").glob("*-2.json"))]
     with_all = [one for one in stored if {"limit", "peers", "waits"} <= {table["name"] for table in one["tables"]}]
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = text.split(results.BEGIN)[1].split(results.END)[0].strip()
-    assert shown == results.markdown(with_all[-1]).strip()
+    shown = text.split(tables.BEGIN)[1].split(tables.END)[0].strip()
+    assert shown == tables.markdown(with_all[-1]).strip()
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_without_a_compiler_or_peers_the_rows_say_so(monkeypatch, tmp_path):
     assert [row.name for row in table.rows if not row.values] == [name for name, *_ in instead.PEERS]
     assert all("make peers" in row.about["missing"] for row in table.rows if not row.values)
     assert math.isnan(table.rows[-1].median)
-    assert "make peers" in str(results.cells(table.as_json()))
+    assert "make peers" in str(tables.cells(table.as_json()))
 
 
 def test_a_peer_is_a_script_that_prints_json(monkeypatch, tmp_path):
@@ -175,9 +175,9 @@ def test_all_tables_in_small(monkeypatch, tmp_path):
     monkeypatch.setattr(waits, "COMMANDS", {"version": [sys.executable, "--version"]})
     monkeypatch.setattr(waits, "CALL", "print(1.5)")
     *_, found = run.bench(("training", "waits", "growth"), True, SILENT, tmp_path)
-    stored = results.store(found, tmp_path)
+    stored = tables.store(found, tmp_path)
     assert {file.stem for file in stored.with_suffix("").glob("*.png")} == {"training", "waits", "growth"}
-    rows = {table["name"]: {row["name"]: row for row in table["rows"]} for table in results.read(stored)["tables"]}
+    rows = {table["name"]: {row["name"]: row for row in table["rows"]} for table in tables.read(stored)["tables"]}
     assert list(rows) == ["training", "waits", "growth"]
     (speed,) = rows["training"].values()
     assert speed["median"] > 0

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg import checkpoints, cli, compiled, files
-from stormpg.checkpoints import Interval
-from stormpg.compiler import Program
+from stormpg import cli
+from stormpg.engine import compiled_loop
 from stormpg.errors import InputError
+from stormpg.machine.xla import Program
+from stormpg.runs import checkpoints, files
+from stormpg.runs.checkpoints import Interval
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +30,7 @@ FINAL = ("metrics.parquet", "policy.safetensors", "state.safetensors")
 OFTEN = Interval(None, 1)
 
 
-long = compiled.chunk
+long = compiled_loop.chunk
 # A function of its own, traced with the length below: of one function JAX keeps what it has traced.
 short = Program(functools.wraps(long.function)(lambda *all: long.function(*all)), long.options, long.static_argnames)
 
@@ -36,9 +38,9 @@ short = Program(functools.wraps(long.function)(lambda *all: long.function(*all))
 @pytest.fixture
 def few_units(monkeypatch):
     """Chunks of two units, so that a small run has many."""
-    monkeypatch.setattr(compiled, "CHUNK", 2)
-    monkeypatch.setattr(compiled, "LONGER", 1)
-    monkeypatch.setattr(compiled, "chunk", short)
+    monkeypatch.setattr(compiled_loop, "CHUNK", 2)
+    monkeypatch.setattr(compiled_loop, "LONGER", 1)
+    monkeypatch.setattr(compiled_loop, "chunk", short)
 
 
 def same(one: Path, other: Path) -> None:
@@ -250,4 +252,4 @@ def test_runs_of_the_first_format_still_load():
     assert json.loads((folder / "config.json").read_text())["format"] == 1
     agent = stormpg.Agent.load(folder)
     assert agent.predict(np.zeros(4)).shape == (1,)
-    assert stormpg.store.read_metrics(folder)["trajectories"].max() == 12
+    assert stormpg.runs.run_folder.read_metrics(folder)["trajectories"].max() == 12

@@ -37,11 +37,11 @@ def test_train_writes_a_run_and_evaluate_reads_it(command, tmp_path):
 
 def test_every_policy_is_evaluated_on_episodes_of_its_own(command, monkeypatch):
     """Copies of one policy under three training seeds: with common episodes their means would be equal."""
-    from stormpg import store
+    from stormpg.runs import run_folder
 
     assert command("train", "pendulum", *QUICK, "--out", "run")[0] == 0
-    setting, _, params = next(store.Run(Path("run")).iterates("last"))
-    monkeypatch.setattr(store.Run, "iterates", lambda run, which: [(setting, seed, params) for seed in (0, 1, 2)])
+    setting, _, params = next(run_folder.Run(Path("run")).iterates("last"))
+    monkeypatch.setattr(run_folder.Run, "iterates", lambda run, which: [(setting, seed, params) for seed in (0, 1, 2)])
     evaluate = lambda seed: command("evaluate", "run", "--episodes", "20", "--seed", seed, "--json")
     means = json.loads(evaluate("0")[1].splitlines()[-1])["return_by_seed"]
     assert len(set(means)) == 3
@@ -77,7 +77,7 @@ def test_config_file_gives_defaults_and_flags_win(command, tmp_path):
     ],
 )
 def test_defaults_are_the_papers_tables(env, algorithm, expected):
-    from stormpg.options import Job
+    from stormpg.runs.options import Job
 
     settings = Job({"env": env, "algorithm": algorithm}).algorithm.settings
     assert {name: settings[name] for name in expected} == expected
@@ -160,8 +160,8 @@ def test_list_and_doctor(command):
 @pytest.fixture
 def small_paper(monkeypatch):
     """The study on one environment of the paper and one that compiles quickly, two tuned algorithms and grids of one row."""
-    from stormpg.experiments import limits, reproduction, robustness, variance
-    from stormpg.experiments.study import Tuning
+    from stormpg.reproduce import limits, reproduction, robustness, variance
+    from stormpg.studies.study import Tuning
 
     one, _, _, four = reproduction.FIGURES
     monkeypatch.setattr(reproduction, "FIGURES", (one, four._replace(env="chain", algorithms=("svrpg", "storm-pg"))))

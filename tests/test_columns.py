@@ -3,8 +3,8 @@
 import numpy as np
 
 import stormpg
-from stormpg.columns import NAMES, RECORDED, Table, mean_return
-from stormpg.iteration import Row
+from stormpg.engine.iteration import Row
+from stormpg.runs.table import NAMES, RECORDED, Table, mean_return
 
 LIVE = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1]], bool)  # [iterations, runs]
 

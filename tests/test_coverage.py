@@ -7,8 +7,9 @@ array, so that many share the numbers of the seeds that a resample draws; groups
 import numpy as np
 import pytest
 
-from stormpg.experiments import claims, protocols, quantities
-from stormpg.stats import Interval
+from stormpg.reproduce import claims, quantities
+from stormpg.studies import protocols
+from stormpg.studies.statistics import Interval
 
 pytestmark = pytest.mark.slow
 

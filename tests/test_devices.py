@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg import store
+from stormpg.runs import run_folder
 from tests.conftest import killed_after
 
 pytestmark = pytest.mark.slow
@@ -29,20 +29,23 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import jax, stormpg
-from stormpg import checkpoints, compiled, store, training
+from stormpg.runs import checkpoints
+from stormpg.engine import compiled_loop
+from stormpg.runs import run_folder
+from stormpg.runs import training
 from stormpg.train import check_training
 
 root, seeds = Path(sys.argv[1]), int(sys.argv[2])
 training.cores = lambda: 3
-compiled.CHUNK, compiled.LONGER = 2, 1
-chunk, used = compiled.Compiled.chunk, []
+compiled_loop.CHUNK, compiled_loop.LONGER = 2, 1
+chunk, used = compiled_loop.Compiled.chunk, []
 
 def recorded(self, *arguments):
     (device,) = {device for leaf in jax.tree.leaves(arguments) for device in leaf.devices()}
     used.append(device.id)
     return chunk(self, *arguments)
 
-compiled.Compiled.chunk = recorded
+compiled_loop.Compiled.chunk = recorded
 env, algorithm = stormpg.make("chain"), stormpg.storm_pg(S0=4, B=2)
 job = dict(env=env, algorithm=algorithm, trajectories=60, seeds=seeds, horizon=6)
 for line in sys.stdin:
@@ -62,7 +65,7 @@ for line in sys.stdin:
         elif do == "before":
             mine = check_training(env, [algorithm], [stormpg.policy_for(env)], list(range(seeds)), 6)
             result = mine.run(60, before=mine.run(60, pause=20))
-            store.save(result, root / folder)
+            run_folder.save(result, root / folder)
         elif do == "chosen":
             with jax.default_device(jax.local_devices()[1]):
                 result = stormpg.train(**job, out=root / folder)
@@ -143,14 +146,14 @@ def test_hosts_share_the_seeds(tmp_path):
     """Each seed is trained once, and is the seed of one process that trains them all: to rounding, as in any batch."""
     printed = hosts(tmp_path / "shared", 2)
     folders = [tmp_path / "shared" / f"host-{k}" for k in range(2)]
-    assert [store.read_config(folder)["seeds"] for folder in folders] == [[0, 2, 4], [1, 3]]
+    assert [run_folder.read_config(folder)["seeds"] for folder in folders] == [[0, 2, 4], [1, 3]]
     assert all(f"seed {seed}:" in printed for seed in range(5))
-    (algorithm,) = store.Run(folders[0]).algorithms()
+    (algorithm,) = run_folder.Run(folders[0]).algorithms()
     with jax.default_device(jax.devices("cpu")[0]):
         alone = stormpg.train("cartpole-continuous", algorithm, 60, 5, horizon=30).columns
     for folder in folders:
-        table = store.read_metrics(folder)
-        for seed in store.read_config(folder)["seeds"]:
+        table = run_folder.read_metrics(folder)
+        for seed in run_folder.read_config(folder)["seeds"]:
             for column in ("return", "steps", "gradient_norm"):
                 one, other = (columns[column][columns["seed"] == seed][:10] for columns in (table, alone))
                 np.testing.assert_allclose(one, other, rtol=2e-3, atol=1e-5)

@@ -19,10 +19,10 @@ import pytest
 from gymnasium import spaces
 
 import stormpg
-from stormpg import distant
-from stormpg.cluster import cluster, imported
 from stormpg.envs import gym
 from stormpg.errors import EnvironmentFailure, InputError
+from stormpg.machine.ray_cluster import cluster, imported
+from stormpg.sampling import ray_actors
 
 PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
 SMALL = {"trajectories": 20, "seeds": 1, "horizon": 15}
@@ -147,7 +147,7 @@ def thrifty(ray):
 @contextlib.contextmanager
 def processes_of(thrifty):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distant, "cluster", lambda where: contextlib.nullcontext(thrifty))
+        patch.setattr(ray_actors, "cluster", lambda where: contextlib.nullcontext(thrifty))
         yield
 
 
@@ -222,7 +222,7 @@ def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(
     """One in the middle of an episode, one between two batches."""
     samplers, seen = [], []
 
-    class Watched(distant.Distant):
+    class Watched(ray_actors.RaySampler):
         def start(self):
             super().start()
             samplers.append(self)
@@ -236,7 +236,7 @@ def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(
     noted = tmp_path / "noted"
     with processes_of(thrifty):
         untroubled = stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=1)
-    monkeypatch.setattr(distant, "Distant", Watched)
+    monkeypatch.setattr(ray_actors, "RaySampler", Watched)
     troubled = toy(trouble="kill", noted=noted, times=1)
     killed = stormpg.train(troubled, ALGORITHM, **SMALL, rollout_workers=2, progress=kill)
     assert noted.exists()
@@ -252,8 +252,8 @@ def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(
 
 @pytest.mark.slow
 def test_an_actor_that_dies_each_time_ends_the_run(ray, tmp_path, monkeypatch):
-    assert distant.AGAIN == 3
-    monkeypatch.setattr(distant, "AGAIN", 1)
+    assert ray_actors.AGAIN == 3
+    monkeypatch.setattr(ray_actors, "AGAIN", 1)
     troubled = toy(trouble="kill", noted=tmp_path / "noted")
     with pytest.raises(EnvironmentFailure, match=r"toy: a rollout worker .* seeds \[\d+.* died each of 2 times") as caught:
         stormpg.train(troubled, ALGORITHM, **SMALL, rollout_workers=1, out=tmp_path / "run")

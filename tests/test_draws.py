@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg.iteration import begin, draws, named_key
+from stormpg.engine.iteration import begin, draws, named_key
 
 NAMES = ("coin", "point between", "mixture")
 

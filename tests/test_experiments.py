@@ -11,16 +11,17 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import stormpg
-from stormpg.columns import mean_return
 from stormpg.errors import InputError
-from stormpg.experiments import claims, comparison, protocols, quantities, robustness, tuning, variance, workers
-from stormpg.experiments.content import simple
-from stormpg.experiments.paper import FIGURES
-from stormpg.experiments.reproduction import judge_figure, sensitivity_rows
-from stormpg.experiments.study import claimed
-from stormpg.experiments.units import Unit, compute_unit, keep_unit, split_settings
-from stormpg.experiments.workshop import Workshop
-from stormpg.stats import iqm, percentiles
+from stormpg.paper import FIGURES
+from stormpg.reproduce import claims, quantities, robustness, variance
+from stormpg.reproduce.reproduction import judge_figure, sensitivity_rows
+from stormpg.runs.table import mean_return
+from stormpg.studies import comparison, equal_tuning, protocols, workers
+from stormpg.studies.report_content import simple
+from stormpg.studies.statistics import iqm, percentiles
+from stormpg.studies.study import claimed
+from stormpg.studies.units import Unit, compute_unit, keep_unit, split_settings
+from stormpg.studies.workspace import Workshop
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def ramp(reach: float, top: float = 100.0, seeds: int = 12, noise: float = 0.0) 
 
 def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
     first = Workshop(tmp_path).run([SMALL])[0]
-    monkeypatch.setattr("stormpg.experiments.units.train", None)  # whoever trains now fails
+    monkeypatch.setattr("stormpg.studies.units.train", None)  # whoever trains now fails
     again = Workshop(tmp_path).run([SMALL])[0]
     for name in first:
         np.testing.assert_array_equal(first[name], again[name])
@@ -249,7 +250,7 @@ def test_mountain_car_claims():
 
 @pytest.mark.parametrize("points", [4, 8])
 def test_every_algorithm_gets_the_same_number_of_configurations(points):
-    sizes = {len(tuning.space_for(name, points)) for name in stormpg.ALGORITHMS}
+    sizes = {len(equal_tuning.space_for(name, points)) for name in stormpg.ALGORITHMS}
     assert sizes == {3 * points}
 
 
@@ -265,19 +266,19 @@ def tuning_tables(scores: np.ndarray) -> list[dict[str, np.ndarray]]:
 
 
 def test_the_best_setting_is_found():
-    units = tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
-    best, areas = tuning.best_setting(units, tuning_tables(10.0 * np.arange(3)[:, None] - np.arange(4)))
+    units = equal_tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
+    best, areas = equal_tuning.best_setting(units, tuning_tables(10.0 * np.arange(3)[:, None] - np.arange(4)))
     assert best == units[2].settings[0]
     assert max(areas) == areas[8] == 20.0
 
 
 def test_a_setting_that_diverged_is_never_the_best():
-    units = tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
+    units = equal_tuning.tuning_units("cartpole-continuous", "gpomdp", 4, 4000, 3, {})
     scores = np.full((3, 4), -5.0)
     scores[0, 0], scores[1, 1], scores[2, 2], scores[2, 3] = np.nan, np.inf, -np.inf, -4.0
-    assert tuning.best_setting(units, tuning_tables(scores))[0] == units[2].settings[3]
+    assert equal_tuning.best_setting(units, tuning_tables(scores))[0] == units[2].settings[3]
     with pytest.raises(InputError, match="none of the 12 configurations of gpomdp on cartpole-continuous has a finite mean"):
-        tuning.best_setting(units, tuning_tables(np.full((3, 4), np.nan)))
+        equal_tuning.best_setting(units, tuning_tables(np.full((3, 4), np.nan)))
 
 
 def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(tmp_path, monkeypatch):
@@ -290,13 +291,13 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     assert {config["horizon"] for found in configs.values() for config in found} == {6}
     # A folder of an earlier version, whose tuning was shorter, can still be reported on.
     shutil.rmtree(tmp_path / "tuning")
-    units = [unit for name in wanted.algorithms for unit in tuning.tuning_units("chain", name, 4, 40, 2, {}, 6)]
+    units = [unit for name in wanted.algorithms for unit in equal_tuning.tuning_units("chain", name, 4, 40, 2, {}, 6)]
     Workshop(tmp_path).run(units)
-    monkeypatch.setattr("stormpg.experiments.units.train", None)
+    monkeypatch.setattr("stormpg.studies.units.train", None)
     with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
         comparison.compare(Workshop(tmp_path), wanted, True, [])
     chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "tuned"]
-    monkeypatch.setattr("stormpg.experiments.study.best_setting", lambda search, tables: (chosen.pop(0), []))
+    monkeypatch.setattr("stormpg.studies.study.best_setting", lambda search, tables: (chosen.pop(0), []))
     again = comparison.compare(Workshop(tmp_path, train=False), wanted, True, [])
     assert again["environments"] == data["environments"]
     seeds = {part: {seed for config in found for seed in config["seeds"]} for part, found in configs.items()}
@@ -385,7 +386,7 @@ def test_a_comparison_leaves_a_page_and_goes_on(tmp_path, monkeypatch):
     shutil.rmtree(shop.root / "runs" / "chain" / "gpomdp")
     again = comparison.compare(shop, wanted, False, ["stormpg compare chain"])
     assert again["environments"] == data["environments"]
-    monkeypatch.setattr("stormpg.experiments.units.train", None)
+    monkeypatch.setattr("stormpg.studies.units.train", None)
     runs = [shop.root / "runs" / "chain" / name for name in ("gpomdp", "storm-pg")]
     reported = comparison.report_runs(runs, tmp_path / "again", ["stormpg report"])
     assert reported["environments"][0]["algorithms"] == data["environments"][0]["algorithms"]

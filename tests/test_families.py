@@ -12,13 +12,21 @@ from gymnasium import spaces
 from scipy import stats
 
 import stormpg
-from stormpg import fused, store
-from stormpg.acting import actor
+from stormpg import kernels
 from stormpg.envs import as_environment
 from stormpg.envs.base import Box, Environment, MultiDiscrete
 from stormpg.errors import InputError
-from stormpg.normalised import Normalised
-from stormpg.policies import describe_policy, from_description, log_probs_of, multi_categorical_mlp, policy_for, scale_of
+from stormpg.policies.acting import actor
+from stormpg.policies.constructors import (
+    describe_policy,
+    from_description,
+    log_probs_of,
+    multi_categorical_mlp,
+    policy_for,
+    scale_of,
+)
+from stormpg.policies.normalisation import Normalised
+from stormpg.runs import run_folder
 from stormpg.testing import check_policy
 
 SIZES = (3, 1, 4, 2)
@@ -162,7 +170,7 @@ def test_several_actions_everywhere_else(tmp_path):
     check_policy(env, policy_for(env))
     result = stormpg.train(env, stormpg.svrpo(S0=6, B=3, m=2), trajectories=18, seeds=2)
     assert not result.columns["diverged"].any()
-    assert fused.applies(policy_for(env), policy_for(env).init(jax.random.key(0))) is False
+    assert kernels.applies(policy_for(env), policy_for(env).init(jax.random.key(0))) is False
 
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     outside = as_environment(lambda **more: Lights(SWITCHES["several"], **more))
@@ -252,7 +260,7 @@ def test_the_pendulums_torque(name, kind, tmp_path):
     result = stormpg.train(
         env, stormpg.storm_pg(S0=4, B=2), trajectories=8, seeds=1, horizon=10, policy=policy, out=tmp_path / "run"
     )
-    assert store.Run(tmp_path / "run").policies[0].scale == policy.scale
+    assert run_folder.Run(tmp_path / "run").policies[0].scale == policy.scale
     assert describe_policy(result.policies[0])["scaled"] == [[0.0], [2.0]]
     wider = stormpg.gaussian_mlp(3, 1, low=0, high=6)  # not the environment's own bounds
     assert from_description(env, describe_policy(wider)).scale == ((3.0,), (3.0,))

@@ -5,14 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stormpg import fused
+from stormpg import kernels
 from stormpg.envs import make
-from stormpg.fused import kernels
-from stormpg.fused.lanes import Unfit, on_lanes
-from stormpg.policies import policy_for
+from stormpg.kernels import gpu
+from stormpg.kernels.scalar_code import Unfit, on_lanes
+from stormpg.policies.constructors import policy_for
+from stormpg.policies.scores import log_probs, score_sum
 from stormpg.records import stack, traceable
-from stormpg.scores import log_probs, score_sum
-from stormpg.trajectories import RUNS, Trajectories, noise_of, rollout
+from stormpg.sampling.rollouts import noise_of, rollout
+from stormpg.trajectories import RUNS, Trajectories
 
 INTERPRET = jax.default_backend() == "cpu"
 CASES = [
@@ -45,7 +46,7 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
     def by_kernels(params):
         keys = jax.random.split(key, (n, 3))
         start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-        return Trajectories(*kernels.rollout(env, policy, params, start, noise, horizon, INTERPRET))
+        return Trajectories(*gpu.rollout(env, policy, params, start, noise, horizon, INTERPRET))
 
     with jax.default_matmul_precision("highest"):
         plain = jax.jit(lambda params: rollout(env, policy, params, key, n, horizon))(params)
@@ -61,8 +62,8 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
 
         @jax.jit
         def both(params, batch, coefficient):
-            ours = kernels.log_probs(policy, params, batch, INTERPRET), log_probs(policy, params, batch)
-            sums = kernels.score_sum(policy, params, batch, coefficient, INTERPRET)
+            ours = gpu.log_probs(policy, params, batch, INTERPRET), log_probs(policy, params, batch)
+            sums = gpu.score_sum(policy, params, batch, coefficient, INTERPRET)
             return ours, (sums, score_sum(policy, params, batch, coefficient))
 
         probabilities, (ours, theirs) = both(other, batch, coefficient)
@@ -79,9 +80,9 @@ def test_some_episodes_ended_in_these_tests():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("programs", [kernels.PROGRAMS, 3, 1])  # with 1, 2 and all 3 trajectories in each
+@pytest.mark.parametrize("programs", [gpu.PROGRAMS, 3, 1])  # with 1, 2 and all 3 trajectories in each
 def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch):
-    monkeypatch.setattr(kernels, "PROGRAMS", programs)
+    monkeypatch.setattr(gpu, "PROGRAMS", programs)
     env, n, horizon = make("cartpole-continuous"), 3, 8
     policies = stack([traceable(policy_for(env, sigma=sigma)) for sigma in (0.5, 2.0)])
     params = jax.vmap(lambda policy, key: policy.init(key))(policies, jax.random.split(jax.random.key(0), 2))
@@ -89,9 +90,9 @@ def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch)
 
     def by_kernels(policy, params, keys):
         start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-        batch = Trajectories(*kernels.rollout(env, policy, params, start, noise, horizon, INTERPRET))
-        log_prob = kernels.log_probs(policy, params, batch, INTERPRET)
-        return batch, log_prob, kernels.score_sum(policy, params, batch, batch.reward, INTERPRET)
+        batch = Trajectories(*gpu.rollout(env, policy, params, start, noise, horizon, INTERPRET))
+        log_prob = gpu.log_probs(policy, params, batch, INTERPRET)
+        return batch, log_prob, gpu.score_sum(policy, params, batch, batch.reward, INTERPRET)
 
     batch, log_prob, score = jax.jit(jax.vmap(by_kernels, axis_name=RUNS))(policies, params, keys)
     np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of who acted
@@ -108,8 +109,8 @@ def test_coefficients_of_padded_steps_are_left_out():
     policy = policy_for(env)
     params = policy.init(jax.random.key(3))
     batch = rollout(env, policy, params, jax.random.key(1), 5, 60)
-    ours = kernels.score_sum(policy, params, batch, jnp.ones_like(batch.mask), INTERPRET)
-    theirs = kernels.score_sum(policy, params, batch, batch.mask, INTERPRET)
+    ours = gpu.score_sum(policy, params, batch, jnp.ones_like(batch.mask), INTERPRET)
+    theirs = gpu.score_sum(policy, params, batch, batch.mask, INTERPRET)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
 
 
@@ -121,9 +122,9 @@ def step_with_a_loop_that_draws(key, state, action):
 def test_a_state_of_any_kind_and_a_loop_that_draws():
     key, number = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.float32)
     with pytest.raises(Unfit):
-        kernels.step_on_lanes(step_with_a_loop_that_draws, key, {"x": number}, jax.ShapeDtypeStruct((1,), jnp.float32))
+        gpu.step_on_lanes(step_with_a_loop_that_draws, key, {"x": number}, jax.ShapeDtypeStruct((1,), jnp.float32))
     fine = lambda key, state, action: ({"x": state["x"] + action[0]}, state["x"][None], state["x"], state["x"] > 1)
-    (ahead, *_) = kernels.step_on_lanes(fine, key, {"x": number}, jax.ShapeDtypeStruct((1,), jnp.float32))(
+    (ahead, *_) = gpu.step_on_lanes(fine, key, {"x": number}, jax.ShapeDtypeStruct((1,), jnp.float32))(
         jnp.arange(3.0), jnp.ones(3)
     )
     np.testing.assert_array_equal(ahead, jnp.arange(3.0) + 1)
@@ -140,7 +141,7 @@ def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
     policy = policy_for(env)
     params = policy.init(jax.random.key(0))
     plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
-    monkeypatch.setattr(fused, "applies", lambda policy, params: True)
+    monkeypatch.setattr(kernels, "applies", lambda policy, params: True)
     again = rollout(env, policy, params, jax.random.key(1), 2, 4)
     jax.tree.map(np.testing.assert_array_equal, plain, again)
 
@@ -171,11 +172,11 @@ def test_where_the_kernels_apply(monkeypatch):
     policy = policy_for(make("cartpole-continuous"))
     params = policy.init(jax.random.key(0))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert fused.applies(policy, params)
-    assert not fused.applies(policy_for(make("cartpole-continuous"), hidden=(8, 8)), params)
-    assert not fused.applies(policy_for(make("chain")), params)
-    assert not fused.applies(policy_for(make("cartpole-continuous"), hidden=(1000,)), params)
+    assert kernels.applies(policy, params)
+    assert not kernels.applies(policy_for(make("cartpole-continuous"), hidden=(8, 8)), params)
+    assert not kernels.applies(policy_for(make("chain")), params)
+    assert not kernels.applies(policy_for(make("cartpole-continuous"), hidden=(1000,)), params)
     with jax.default_device(jax.devices("cpu")[0]):
-        assert not fused.applies(policy, params)
+        assert not kernels.applies(policy, params)
     monkeypatch.setenv("STORMPG_FUSED", "0")
-    assert not fused.applies(policy, params)
+    assert not kernels.applies(policy, params)

@@ -13,9 +13,9 @@ from gymnasium import spaces, wrappers
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 import stormpg
+from stormpg.engine.python_loop import Sampler
 from stormpg.envs import as_environment
 from stormpg.errors import InputError, StormpgWarning
-from stormpg.outside import Sampler
 
 ONE_BY_ONE = "is one environment: its episodes are played one after the other"
 ALGORITHM = stormpg.storm_pg(S0=4, B=2)
@@ -237,7 +237,7 @@ def test_what_was_given_is_asked_for_again(tmp_path):
 
 
 def test_an_instance_is_drawn_if_it_draws(tmp_path):
-    from stormpg.render import render
+    from stormpg.films.render import render
 
     with pytest.warns(StormpgWarning, match=ONE_BY_ONE):
         stormpg.Agent(changed(), ALGORITHM, horizon=20).learn(6).save(tmp_path / "run")

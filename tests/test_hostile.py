@@ -22,11 +22,11 @@ from benchmarks import fuzz
 from benchmarks.mutations import DIGITS, as_text, bytes_of, mutate
 
 import stormpg
-from stormpg import files, metrics, store
 from stormpg.envs.named import from_file
 from stormpg.errors import InputError
-from stormpg.experiments import workshop
-from stormpg.reading import read_json
+from stormpg.runs import files, parquet, run_folder
+from stormpg.runs.reading import read_json
+from stormpg.studies import workspace
 from stormpg.tune import search
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def templates(made_once):
 
     def make(root):
         with fuzz.quickly(slow=False), pytest.MonkeyPatch.context() as patch:
-            for module in (workshop, search):
+            for module in (workspace, search):
                 patch.setattr(module, "drop_programs", lambda: None)
             with pytest.raises(SystemExit):
                 fuzz.command(*tune, *ALIKE, "--out", str(root / "tune"))
@@ -151,37 +151,37 @@ def test_plain_settings_of_a_file_are_taken():
 
 
 def test_a_changed_bit_of_the_table_is_noticed(run):
-    content, config = (run / "metrics.parquet").read_bytes(), store.read_config(run)
-    good = store.read_metrics(run)
+    content, config = (run / "metrics.parquet").read_bytes(), run_folder.read_config(run)
+    good = run_folder.read_metrics(run)
     for bit in random.Random(0).sample(range(8 * len(content)), 300):
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
         (run / "metrics.parquet").write_bytes(changed)
         with pytest.raises(InputError, match="has been altered"):
-            store.read_metrics(run, config)
+            run_folder.read_metrics(run, config)
     (run / "metrics.parquet").write_bytes(content)
-    assert store.read_metrics(run)["return"].tobytes() == good["return"].tobytes()
+    assert run_folder.read_metrics(run)["return"].tobytes() == good["return"].tobytes()
 
 
 def test_the_table_that_comes_back_is_the_one_that_was_stored(run):
-    table, stored = store.read_metrics(run), polars.read_parquet(run / "metrics.parquet")
+    table, stored = run_folder.read_metrics(run), polars.read_parquet(run / "metrics.parquet")
     assert list(table) == stored.columns
     for name, column in table.items():
         np.testing.assert_array_equal(column, stored[name].to_numpy())
 
 
 def test_a_table_of_an_earlier_version_has_no_checksum_and_is_read(folder):
-    assert metrics.CHECKSUM not in json.loads((folder / "summary.json").read_text())
-    assert len(store.read_metrics(folder)["return"]) == 10
+    assert parquet.CHECKSUM not in json.loads((folder / "summary.json").read_text())
+    assert len(run_folder.read_metrics(folder)["return"]) == 10
 
 
 def test_panics_of_the_parquet_reader_are_one_error(folder, capfd):
     """polars panics over some damaged files, which are no Exceptions, and prints a backtrace past Python."""
-    content, config, refused = (folder / "metrics.parquet").read_bytes(), store.read_config(folder), 0
+    content, config, refused = (folder / "metrics.parquet").read_bytes(), run_folder.read_config(folder), 0
     for number in range(600):
         (folder / "metrics.parquet").write_bytes(bytes_of(content, random.Random(number)))
         try:
-            store.read_metrics(folder, config)
+            run_folder.read_metrics(folder, config)
         except InputError:
             refused += 1
     assert refused > 300
@@ -199,7 +199,7 @@ def write_millions(folder: Path) -> None:
 def test_a_table_that_claims_millions_of_rows_is_not_read(folder, made_once, trajectories):
     shutil.copy(made_once("millions", write_millions) / "metrics.parquet", folder / "metrics.parquet")
     with pytest.raises(InputError, match="claims 20,000,000 rows"):
-        store.read_metrics(with_config(folder, trajectories=trajectories))
+        run_folder.read_metrics(with_config(folder, trajectories=trajectories))
 
 
 @pytest.mark.parametrize("block", ["x", -1, 0, 1.5, True, 10**12, [1]])
@@ -244,14 +244,14 @@ def test_long_horizons_are_played_in_parts(monkeypatch):
 )
 def test_absurd_sizes(folder, change):
     with pytest.raises(InputError):
-        store.Run(with_config(folder, **change)).algorithms()
+        run_folder.Run(with_config(folder, **change)).algorithms()
 
 
 def test_other_shapes_than_the_config_says(folder):
     tensors, _ = files.read_tensors(GOOD / "policy.safetensors")
     files.write_tensors(folder / "policy.safetensors", {k: v[:1] for k, v in tensors.items()}, {})
     with pytest.raises(InputError, match="expected float32"):
-        list(store.Run(folder).iterates("last"))
+        list(run_folder.Run(folder).iterates("last"))
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_something_else_in_the_place_of_a_file(folder, name, what):
         "pipe": lambda: os.mkfifo(file),
         "device": lambda: file.symlink_to("/dev/zero"),
     }[what]()
-    how, words = fuzz.outcome(lambda: (list(store.Run(folder).iterates("last")), store.Run(folder).first()))
+    how, words = fuzz.outcome(lambda: (list(run_folder.Run(folder).iterates("last")), run_folder.Run(folder).first()))
     assert how == "refused" or name == "summary.json", words
 
 
@@ -357,5 +357,5 @@ def test_bombs(folder, bomb):
     before = {p for p in folder.parent.rglob("*")}
     (folder / "policy.safetensors").write_bytes(BOMBS[bomb])
     with pytest.raises(InputError, match=r"policy\.safetensors"):
-        list(store.Run(folder).iterates("last"))
+        list(run_folder.Run(folder).iterates("last"))
     assert {p for p in folder.parent.rglob("*")} == before

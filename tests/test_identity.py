@@ -16,9 +16,9 @@ import pytest
 
 import stormpg
 from stormpg import trackers
-from stormpg.checkpoints import Interval, owned
 from stormpg.errors import InputError
-from stormpg.identity import describe, describe_all, difference
+from stormpg.runs.checkpoints import Interval, owned
+from stormpg.runs.identity import describe, describe_all, difference
 
 JOB = {"env": "cartpole-continuous", "trajectories": 3000, "seeds": 2, "horizon": 5}
 STORM = stormpg.storm_pg(S0=4, B=2)
@@ -129,7 +129,7 @@ def test_the_same_functions_in_another_process(tmp_path, monkeypatch, capsys):
     done = subprocess.run([sys.executable, str(script), folder, "resume"], capture_output=True, text=True, check=False)
     assert done.stdout == "True\n", done.stderr
     with pytest.raises(InputError, match=r"optimizer = __main__\.mine, a function"):
-        stormpg.store.Run(tmp_path / "run").algorithms()
+        stormpg.runs.run_folder.Run(tmp_path / "run").algorithms()
 
 
 def test_descriptions_are_plain_and_do_not_depend_on_the_process():
@@ -223,12 +223,12 @@ def test_two_writers_on_one_folder(tmp_path):
     winner, loser = (0, 1) if pair[0].returncode == 0 else (1, 0)
     assert said[loser].count("\n") == 1
     assert json.loads((folder / "config.json").read_text())["settings"][0]["eta"] == (0.01, 0.02)[winner]
-    assert stormpg.store.is_whole(folder)
+    assert stormpg.runs.run_folder.is_whole(folder)
 
 
 def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
     """Those of format 2, which counted no steps, are read; one of a format to come is refused in a sentence."""
-    from stormpg import checkpoints, files
+    from stormpg.runs import checkpoints, files
 
     job = {**JOB, "algorithm": STORM}
     stormpg.train(**job, out=tmp_path / "whole")
@@ -249,8 +249,8 @@ def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
 
 def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):
     """As versions before this one wrote it."""
-    from stormpg.checkpoints import fingerprint
-    from stormpg.files import read_tensors, write_json, write_tensors
+    from stormpg.runs.checkpoints import fingerprint
+    from stormpg.runs.files import read_tensors, write_json, write_tensors
 
     job = {**JOB, "algorithm": STORM}
     stormpg.train(**job, out=tmp_path, progress=lambda now: False, checkpoint=Interval(None, None))
@@ -268,7 +268,7 @@ def test_folders_are_not_opened_where_the_system_cannot(tmp_path, monkeypatch):
     """Windows opens no folder; files are written all the same."""
     import os
 
-    from stormpg import files
+    from stormpg.runs import files
 
     real = os.open
     monkeypatch.setattr(

@@ -16,12 +16,12 @@ import stormpg
 from stormpg.envs.chain import chain_tables, from_tables
 from stormpg.errors import InputError
 from stormpg.estimators import estimate
-from stormpg.theory import advice, counts, enumeration, errors, laboratory, lemmas, linear, rates, tabular, where
+from stormpg.theory import advice, counts, enumeration, laboratory, lemmas, linear, payoff, rates, tabular, tracking_error
 from stormpg.theory.bounds import prescriptions
 from stormpg.theory.constants import measured
 from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, Finite, Linear, sampled
 from stormpg.theory.problems import COMMON, FAMILY, garnet, problem, random_system
-from stormpg.theory.tracking import recorded
+from stormpg.theory.recording import recorded
 from stormpg.trackers import Memory
 
 
@@ -95,7 +95,7 @@ def test_the_smoothness_of_a_linear_system(float64):
     hessian = [(slope(step * unit) - slope(-step * unit)) / (2 * step) for unit in np.eye(3)]
     np.testing.assert_allclose(linear.curvature(system, *at), np.abs(np.linalg.eigvalsh(hessian)).max(), rtol=1e-6)
     family = Linear(8, 0.9)
-    assert float(linear.curvature(where.scaled(system, family), *at)) == pytest.approx(1.0)
+    assert float(linear.curvature(payoff.scaled(system, family), *at)) == pytest.approx(1.0)
 
 
 # ---- Counts
@@ -215,15 +215,15 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
     mean = enumeration.expectation_over_batches(small, trajectories, chance, 2)
     gap = jax.tree.map(jnp.subtract, mean, exact(here))
     error = np.array([float(tree_vdot(off, off)), 5.0])  # of the iteration before, or of the large batch; and now
-    np.testing.assert_allclose(errors.bias_of(algorithm, error), [0.0, tree_vdot(gap, gap)], rtol=1e-10)
-    later = errors.bias_of(algorithm, np.array([2.0, 3.0, 4.0, 5.0]))
+    np.testing.assert_allclose(tracking_error.bias_of(algorithm, error), [0.0, tree_vdot(gap, gap)], rtol=1e-10)
+    later = tracking_error.bias_of(algorithm, np.array([2.0, 3.0, 4.0, 5.0]))
     expected = {"storm-pg": [0.0, 0.98, 1.47, 1.96], "srvr-pg": [0.0, 2.0, 3.0, 0.0], "svrpg": [0.0, 2.0, 2.0, 0.0]}
     np.testing.assert_allclose(later, expected[name])
 
 
 @pytest.mark.slow
 def test_tracking_errors_add_up():
-    found = errors.along_training("finite", 0, "storm-pg", seeds=3, most=60)
+    found = tracking_error.along_training("finite", 0, "storm-pg", seeds=3, most=60)
     for key in ("error", "bias", "variance", "gradient"):
         assert len(found[key]["estimate"]) == len(found["trajectories"])
     whole = {key: value[0] for key, value in found["whole"].items()}
@@ -292,15 +292,15 @@ def test_the_first_passage_and_its_slope():
 
 def test_a_cell_of_the_map():
     cell = lambda N: {"N": N, "draws": [N] * 5}
-    found = where.ratio([cell(400.0), cell(100.0)], [cell(100.0), cell(100.0)], 4000)
+    found = payoff.ratio([cell(400.0), cell(100.0)], [cell(100.0), cell(100.0)], 4000)
     assert found["ratio"] == pytest.approx(2.0)
     assert found["never"] == [0, 0]
-    assert where.ratio([cell(math.inf)], [cell(math.inf)], 4000)["ratio"] is None
-    limited = where.ratio([cell(math.inf)], [cell(1000.0)], 4000)
+    assert payoff.ratio([cell(math.inf)], [cell(math.inf)], 4000)["ratio"] is None
+    limited = payoff.ratio([cell(math.inf)], [cell(1000.0)], 4000)
     assert limited["ratio"] == pytest.approx(4.0)
     assert limited["never"] == [1, 0]
     curves = np.stack([np.full((4, 3), 9.0), np.tile([9.0, 1.0, 0.0], (4, 1))])  # the second setting gets there
-    [near, *_] = where.numbers(curves, np.array([1, 2, 3]), first=4.0, seeds=2)
+    [near, *_] = payoff.numbers(curves, np.array([1, 2, 3]), first=4.0, seeds=2)
     assert (near["setting"], near["N"]) == (1, 2.0)
 
 

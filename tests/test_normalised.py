@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg.acting import actor
 from stormpg.estimators import estimate
+from stormpg.policies.acting import actor
 from stormpg.testing import check_policy
-from stormpg.trajectories import rollout
+from stormpg.sampling import rollout
 
 ENV = stormpg.make("pendulum")
 POLICY = stormpg.policy_for(ENV, normalise=True)
@@ -79,7 +79,7 @@ def test_it_trains_and_is_saved(tmp_path):
         ENV, stormpg.storm_pg(S0=4, B=2), trajectories=20, seeds=2, horizon=10, policy=POLICY, out=tmp_path / "run"
     )
     assert float(result.params("last")["seen"].number) == 200  # every step of every trajectory
-    back = dict((seed, params) for _, seed, params in stormpg.store.Run(tmp_path / "run").iterates("last"))
+    back = dict((seed, params) for _, seed, params in stormpg.runs.run_folder.Run(tmp_path / "run").iterates("last"))
     jax.tree.map(np.testing.assert_array_equal, back[1], result.params("last", seed=1))
 
 

@@ -13,8 +13,7 @@ from gymnasium import spaces
 
 import stormpg
 from stormpg.envs import as_environment
-from stormpg.errors import StormpgWarning
-from stormpg.notices import Forecast, warn_diverged
+from stormpg.errors import Forecast, StormpgWarning, warn_diverged
 
 ALGORITHM = stormpg.storm_pg(S0=4, B=2)
 
@@ -67,7 +66,7 @@ def test_hours_of_work_are_told_once():
 @pytest.mark.slow
 def test_training_asks_for_a_forecast(monkeypatch):
     """With the seeds and the budget of the run, and the time that its second batch took."""
-    monkeypatch.setattr("stormpg.notices.LONG", 1e-6)
+    monkeypatch.setattr("stormpg.errors.LONG", 1e-6)
     with pytest.warns(StormpgWarning, match=r"the 2 seeds of this run on gym:CartPole-v1 will take about 0\.0 hours"):
         stormpg.train("gym:CartPole-v1", ALGORITHM, trajectories=12, seeds=2, horizon=5)
 
@@ -76,7 +75,7 @@ def test_training_asks_for_a_forecast(monkeypatch):
 def test_the_command_prints_one_line(tmp_path):
     """A real process; what other libraries warn of is left as it is."""
     code = (
-        "import sys, warnings, stormpg.notices, stormpg.cli; stormpg.notices.LONG = 0.0;"
+        "import sys, warnings, stormpg.notices, stormpg.cli; stormpg.errors.LONG = 0.0;"
         "sys.argv = ['stormpg', 'train', 'gym:CartPole-v1', '--seeds', '2', '--trajectories', '30', '--horizon', '5'];"
         "stormpg.cli.main()"
     )

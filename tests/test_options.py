@@ -2,7 +2,7 @@
 
 import pytest
 
-from stormpg.options import read_toml, write_toml
+from stormpg.runs.options import read_toml, write_toml
 
 
 @pytest.mark.parametrize("name", ["plain", 'with "quotes"', "C:\\new\\runs", "two\nlines", "ξ = 1 # no comment"])

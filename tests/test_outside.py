@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 import stormpg
-from stormpg import outside
+from stormpg.engine import python_loop
 from stormpg.envs import gym
 from stormpg.errors import EnvironmentFailure, InputError, StormpgWarning
 
@@ -70,7 +70,7 @@ def test_the_same_trajectories_give_the_same_parameters(monkeypatch, name):
     roll = jax.jit(stormpg.rollout, static_argnums=(0, 4, 5))
     policy = stormpg.policy_for(inside)
     monkeypatch.setattr(
-        outside.Sampler, "sample", lambda self, _, params, key, n: roll(inside, policy, params, key, n, self.horizon)
+        python_loop.Sampler, "sample", lambda self, _, params, key, n: roll(inside, policy, params, key, n, self.horizon)
     )
     sizes = {"S0": 6} if name in ("gpomdp", "pgt") else {"S0": 6, "B": 3}
     algorithm = stormpg.make_algorithm(name, **sizes, **({} if name in ("gpomdp", "pgt", "storm-pg") else {"m": 2}))
@@ -204,7 +204,7 @@ def test_a_bad_environment_stops_the_run_with_its_own_error_and_a_saved_state(tm
 
     env = gym.adapt(factory)
     count = [0]
-    real = outside.Sampler.sample
+    real = python_loop.Sampler.sample
 
     def later(self, *arguments, **named):
         count[0] += 1
@@ -213,7 +213,7 @@ def test_a_bad_environment_stops_the_run_with_its_own_error_and_a_saved_state(tm
         return real(self, *arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outside.Sampler, "sample", later)
+        patch.setattr(python_loop.Sampler, "sample", later)
         with pytest.raises(EnvironmentFailure, match=TROUBLE[trouble]) as failure:
             stormpg.train(env, ALGORITHM, **SMALL, out=tmp_path / "run")
     assert f"--resume {tmp_path / 'run'}" in failure.value.__notes__[0]

@@ -9,9 +9,9 @@ from scipy import stats
 
 import stormpg
 from stormpg.errors import InputError
-from stormpg.networks import MLP, few_inputs
-from stormpg.policies import describe_policy, from_description, log_probs_of
-from stormpg.scores import log_probs
+from stormpg.policies.constructors import describe_policy, from_description, log_probs_of
+from stormpg.policies.networks import MLP, few_inputs
+from stormpg.policies.scores import log_probs
 
 OBSERVATION = jnp.asarray([0.3, -0.2, 0.5])
 

@@ -12,20 +12,20 @@ import warnings
 import numpy as np
 import pytest
 
-from stormpg import parallel
-from stormpg.cluster import check_address, imported
 from stormpg.errors import InputError, PartsFailed
-from stormpg.experiments import workers as workers_module
-from stormpg.experiments import workshop as workshop_module
-from stormpg.experiments.units import Unit
-from stormpg.experiments.workers import workers
-from stormpg.experiments.workshop import Part, Workshop
+from stormpg.machine import blocks
+from stormpg.machine.ray_cluster import check_address, imported
 from stormpg.report import write
+from stormpg.studies import workers as workers_module
+from stormpg.studies import workspace as workshop_module
+from stormpg.studies.units import Unit
+from stormpg.studies.workers import workers
+from stormpg.studies.workspace import Part, Workshop
 from stormpg.tune import halving, packs, search
 from stormpg.tune.objective import Objective
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Range
-from stormpg.tune.study import open_study
+from stormpg.tune.storage import open_study
 from tests.test_distant import small_clusters
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many
@@ -134,7 +134,7 @@ def test_units_and_the_command_on_a_cluster_are_those_of_threads_and_failures_ar
     """A local cluster, whose ports are on loopback alone; one part that fails does not keep the others."""
     compare = ["compare", "chain", "--algorithms", "gpomdp,storm-pg", "--trajectories", "30", "--seeds", "2", "--horizon", "5"]
     monkeypatch.setattr(write, "learning_curves", lambda *arguments: None)  # figures are not compared
-    monkeypatch.setattr(parallel, "_lent", 1)  # one process at a time: each takes seconds to start
+    monkeypatch.setattr(blocks, "_lent", 1)  # one process at a time: each takes seconds to start
     units = [Unit(f"runs/{name}", "chain", name, ({"S0": 4},), 20, 3, horizon=5) for name in ("gpomdp", "reinforce")]
     by_threads = Workshop(tmp_path / "threads").run(units)
     before = listening()

@@ -13,13 +13,14 @@ import pytest
 from PIL import Image, ImageSequence
 
 import stormpg
-import stormpg.cli.looking
-from stormpg import films, store
-from stormpg.drawing import DRAWINGS, captioned, draw, round_number
+import stormpg.cli.render
 from stormpg.envs import ENVIRONMENTS, make
 from stormpg.errors import InputError
 from stormpg.evaluate import Evaluation
-from stormpg.render import RATES, render
+from stormpg.films import formats
+from stormpg.films.drawing import DRAWINGS, captioned, draw, round_number
+from stormpg.films.render import RATES, render
+from stormpg.runs import run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +52,7 @@ def frames_of(file: Path) -> list[np.ndarray]:
 
 def played(run: Path, seed: int, episodes: int = 1, deterministic: bool = True) -> Evaluation:
     """What `evaluate` says of one of a run's policies."""
-    back = store.Run(run)
+    back = run_folder.Run(run)
     params = next(params for _, own, params in back.iterates("last") if own == seed)
     return stormpg.evaluate(back.env, back.policies[0], params, episodes, 0, deterministic, back.horizon, (0, seed))
 
@@ -74,7 +75,7 @@ def test_every_environment_is_drawn_and_its_states_look_different(name):
 
 def test_what_can_be_drawn_has_a_frame_rate():
     assert set(RATES) == set(DRAWINGS) <= set(ENVIRONMENTS)
-    assert max(RATES.values()) <= films.FASTEST[".gif"]
+    assert max(RATES.values()) <= formats.FASTEST[".gif"]
 
 
 @pytest.mark.parametrize(("name", "angle", "side"), [("cartpole", 0.15, 1), ("rllab-cartpole", 0.15, -1), ("pendulum", 1, -1)])
@@ -129,7 +130,7 @@ def test_colours_of_drawings_survive_in_a_gif(tmp_path):
     env = make("pendulum")
     states = [jax.device_get(env.reset(jax.random.key(seed)))[0] for seed in range(4)]
     drawn = [captioned(draw(env, state, None, 1.0), step, -1.5 * step) for step, state in enumerate(states)]
-    films.write_gif(tmp_path / "a", ((image, False) for image in drawn), 10.0)
+    formats.write_gif(tmp_path / "a", ((image, False) for image in drawn), 10.0)
     for frame, image in zip(frames_of(tmp_path / "a"), drawn, strict=True):
         wrong = np.abs(frame.astype(int) - np.asarray(image)).max(axis=-1)
         assert (wrong > 0).mean() < 0.001
@@ -138,7 +139,7 @@ def test_colours_of_drawings_survive_in_a_gif(tmp_path):
 
 def test_photographs_become_gifs(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (2, 40, 60, 3), np.uint8)
-    films.write_gif(tmp_path / "a", ((Image.fromarray(frame), False) for frame in noise), 10.0)
+    formats.write_gif(tmp_path / "a", ((Image.fromarray(frame), False) for frame in noise), 10.0)
     assert len(frames_of(tmp_path / "a")) == 2
 
 
@@ -160,7 +161,7 @@ def test_gymnasium_draws_its_own(gym_run, tmp_path):
 
 
 def test_an_environment_that_cannot_draw_itself_is_refused(gym_run, tmp_path):
-    env = store.Run(gym_run).env
+    env = run_folder.Run(gym_run).env
     lists = lambda render_mode: env.frames(render_mode="rgb_array_list")
     for frames, message in ((None, "cannot be drawn"), (lambda: None, "takes no render_mode"), (lists, "no pictures")):
         with pytest.raises(InputError, match=message):
@@ -179,7 +180,7 @@ def test_mp4(run, tmp_path):
 
 def test_mp4_of_an_odd_size(tmp_path):
     video = pytest.importorskip("imageio_ffmpeg")
-    films.write_mp4(tmp_path / "a.part", ((Image.new("RGB", (65, 33), "blue"), False) for _ in range(3)), 10.0)
+    formats.write_mp4(tmp_path / "a.part", ((Image.new("RGB", (65, 33), "blue"), False) for _ in range(3)), 10.0)
     told = subprocess.run([video.get_ffmpeg_exe(), "-i", tmp_path / "a.part"], stderr=subprocess.PIPE, text=True, check=False)
     assert "64x32" in told.stderr
 

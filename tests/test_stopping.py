@@ -16,10 +16,10 @@ import pytest
 
 import stormpg
 from stormpg import Agent
-from stormpg.checkpoints import Interval
 from stormpg.errors import EnvironmentFailure
-from stormpg.logs import Logger
-from stormpg.stopping import Stop, Terminated, completed, listening
+from stormpg.machine.stopping import Stop, Terminated, completed, listening
+from stormpg.runs.checkpoints import Interval
+from stormpg.runs.logs import Logger
 
 ENV, ALGORITHM = "cartpole-continuous", stormpg.storm_pg(S0=4, B=2)
 JOB = {"env": ENV, "algorithm": ALGORITHM, "trajectories": 3000, "seeds": 3, "horizon": 5}

@@ -6,8 +6,8 @@ import polars
 import pytest
 
 import stormpg
-from stormpg import files, store
 from stormpg.errors import InputError
+from stormpg.runs import files, run_folder
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def result():
 
 
 def test_states_come_back_bit_for_bit(result, tmp_path):
-    folder = store.save(result, tmp_path / "a" / "run")
+    folder = run_folder.save(result, tmp_path / "a" / "run")
     back = files.load_tree(result.states, folder / "state.safetensors")
     assert jax.tree.structure(back) == jax.tree.structure(result.states)
     for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(result.states), strict=True):
@@ -25,27 +25,27 @@ def test_states_come_back_bit_for_bit(result, tmp_path):
 
 
 def test_policies_come_back(result, tmp_path):
-    run = store.Run(store.save(result, tmp_path / "run"))
+    run = run_folder.Run(run_folder.save(result, tmp_path / "run"))
     assert [seed for _, seed, _ in run.iterates("best")] == [2, 5]
     for _, seed, params in run.iterates("uniform"):
         jax.tree.map(np.testing.assert_array_equal, params, result.params("uniform", seed))
 
 
 def test_metrics_come_back(result, tmp_path):
-    folder = store.save(result, tmp_path / "run")
+    folder = run_folder.save(result, tmp_path / "run")
     assert polars.read_parquet(folder / "metrics.parquet").equals(result.metrics)
 
 
 def test_a_folder_that_holds_a_run_is_refused(result, tmp_path):
-    store.save(result, tmp_path)
+    run_folder.save(result, tmp_path)
     with pytest.raises(InputError, match="already holds a run"):
-        store.save(result, tmp_path)
+        run_folder.save(result, tmp_path)
     with pytest.raises(InputError, match="already holds a run"):
         stormpg.train("pendulum", out=tmp_path)
 
 
 def test_other_shapes_are_named(result, tmp_path):
-    folder = store.save(result, tmp_path / "run")
+    folder = run_folder.save(result, tmp_path / "run")
     with pytest.raises(InputError, match="holds nothing under 'other'"):
         files.load_tree({"other": np.zeros(3, np.float32)}, folder / "policy.safetensors")
     wrong = jax.tree.map(lambda x: np.zeros((7, *x.shape[1:]), x.dtype), {"last": result.states.params})
@@ -55,8 +55,8 @@ def test_other_shapes_are_named(result, tmp_path):
 
 def test_a_policy_of_the_users_own_is_said(tmp_path):
     own = stormpg.gaussian((lambda key: jax.numpy.zeros(4), lambda p, s: (p * s).sum()[None]), 1)
-    folder = store.save(
+    folder = run_folder.save(
         stormpg.train("cartpole-continuous", stormpg.storm_pg(S0=3, B=2), 5, 1, horizon=4, policy=own), tmp_path / "run"
     )
     with pytest.raises(InputError, match="user's own"):
-        store.Run(folder)
+        run_folder.Run(folder)

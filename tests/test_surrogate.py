@@ -8,9 +8,9 @@ import pytest
 import stormpg
 from stormpg import schedules, steps, trackers
 from stormpg.algorithms import Algorithm
+from stormpg.engine.iteration import landscape
 from stormpg.errors import InputError
 from stormpg.estimators import estimate, surrogate
-from stormpg.iteration import landscape
 from stormpg.trajectories import Trajectories
 from tests.test_estimators import ESTIMATORS, GAMMA
 

@@ -17,7 +17,7 @@ from stormpg.estimators import estimate
 from stormpg.theory import enumeration, linear, tabular
 from stormpg.theory.bounds import Constants, accumulated, admissible, corollary, one_step, theorem
 from stormpg.theory.problems import garnet, random_system
-from stormpg.theory.tracking import recorded
+from stormpg.theory.recording import recorded
 
 GAMMA = 0.9
 PROBLEMS = {"chain": (chain_tables(3, slip=0.3), 4), "garnet": (garnet(3, 2, 2, seed=4), 3)}

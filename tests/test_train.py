@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg import compiler, schedules, trackers
+from stormpg import schedules, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.compiled import Compiled, calls_a_library
+from stormpg.engine.compiled_loop import Compiled, calls_a_library
+from stormpg.engine.iteration import begin, draws, update
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError, StormpgWarning
-from stormpg.iteration import begin, draws, update
-from stormpg.parallel import block_size, cut, in_blocks, together
+from stormpg.machine import xla
+from stormpg.machine.blocks import block_size, cut, in_blocks, together
 from stormpg.records import stack
 from stormpg.steps import optax_step
 from stormpg.train import check_training
-from stormpg.trajectories import rollout
+from stormpg.sampling import rollout
 
 ENV = "cartpole-continuous"
 SMALL = stormpg.storm_pg(S0=4, B=2)
@@ -119,7 +120,7 @@ def test_sigma_is_swept_with_a_list_of_policies():
 
 
 def test_another_float_compiles_nothing_anew():
-    from stormpg.compiled import chunk
+    from stormpg.engine.compiled_loop import chunk
 
     stormpg.train(ENV, stormpg.storm_pg(eta=0.01, S0=4, B=2), trajectories=10, seeds=2, horizon=11)
     before = chunk._cache_size()
@@ -254,8 +255,8 @@ def test_bad_arguments(arguments, message):
 
 def test_an_option_xla_does_not_know_is_left_out():
     options = {"xla_backend_optimization_level": 0, "xla_no_such_option": 1}
-    assert compiler.Program(lambda x: x + 1, options, ())(1) == 2
-    assert not compiler.understood("xla_no_such_option", 1)
+    assert xla.Program(lambda x: x + 1, options, ())(1) == 2
+    assert not xla.understood("xla_no_such_option", 1)
 
 
 @pytest.mark.slow
@@ -275,7 +276,7 @@ def test_fast_loops_are_asked_for_by_a_call(flags):
     """Flags of the user's stay; once XLA has started it is too late, and the call says so."""
     program = (
         "import os, stormpg; from stormpg import compiler\n"
-        "late = os.environ.pop('LATE'); late == '1' and compiler.understood('xla_backend_optimization_level', 0)\n"
+        "late = os.environ.pop('LATE'); late == '1' and xla.understood('xla_backend_optimization_level', 0)\n"
         "assert stormpg.fast_loops() == (late == '0'), late\n"
         "assert os.environ.get('XLA_FLAGS', '').startswith(os.environ['GIVEN'])\n"
         "assert ('small_while_loop' in os.environ.get('XLA_FLAGS', '')) == (late == '0')"

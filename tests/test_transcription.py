@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg.iteration import begin, update
-from stormpg.scores import log_probs
+from stormpg.engine.iteration import begin, update
+from stormpg.policies.scores import log_probs
 from stormpg.trajectories import Trajectories
 from tests import transcription
 from tests.transcription import Tau

@@ -14,17 +14,17 @@ import pytest
 
 import stormpg
 from stormpg.algorithms import ALGORITHMS
-from stormpg.columns import mean_return
 from stormpg.errors import InputError, PartsFailed
-from stormpg.experiments import units, workshop
-from stormpg.experiments.workshop import Workshop
-from stormpg.stats import iqm
+from stormpg.runs.table import mean_return
+from stormpg.studies import units, workspace
+from stormpg.studies.statistics import iqm
+from stormpg.studies.workspace import Workshop
 from stormpg.tune import halving, packs, search
 from stormpg.tune.objective import Objective, objective
 from stormpg.tune.packs import packed, run_pack
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Choices, Range, distributions, read_space, space_for, within
-from stormpg.tune.study import close, open_study
+from stormpg.tune.storage import close, open_study
 from tests.conftest import killed_after
 
 SEEDS = (1000, 1001, 1002, 1003)
@@ -57,7 +57,7 @@ def kept_programs():
 def programs_stay(request, kept_programs, monkeypatch):
     if request.function is not test_memory_does_not_grow_with_finished_trials:
         for module, name in (
-            (workshop, "drop_programs"),
+            (workspace, "drop_programs"),
             (search, "drop_programs"),
             (search, "give_memory_back"),
             (units, "give_memory_back"),
@@ -323,7 +323,7 @@ def test_a_pack_that_keeps_failing_does_not_stop_the_others(tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
-    from stormpg.experiments.workshop import Part
+    from stormpg.studies.workspace import Part
 
     kept, tries = [], []
 
@@ -485,7 +485,7 @@ def test_passwords_are_not_written(tmp_path, command, postgresql):
 
 
 def test_addresses_without_secrets():
-    from stormpg.options import without_secrets
+    from stormpg.runs.options import without_secrets
 
     assert (
         without_secrets("--storage=postgresql://me:secret@host:5/x?password=y --out z")

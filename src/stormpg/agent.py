@@ -13,22 +13,22 @@ from typing import Any
 import jax
 import numpy as np
 
-from stormpg import store
-from stormpg.acting import actor
 from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
+from stormpg.engine.iteration import LIMIT, Budget
 from stormpg.envs import Box, OutsideEnvironment, as_environment
 from stormpg.envs.base import AnyEnvironment, action_bounds
 from stormpg.errors import InputError, choose, nearest
 from stormpg.evaluate import Evaluation, evaluate
-from stormpg.iteration import LIMIT
-from stormpg.logs import Logger, open_logs
-from stormpg.policies import KINDS, policy_for, usual_kind
+from stormpg.machine.stopping import add_note
+from stormpg.policies.acting import actor
+from stormpg.policies.constructors import KINDS, policy_for, usual_kind
 from stormpg.records import Tree, traceable
-from stormpg.result import Progress, Result
-from stormpg.stopping import add_note
+from stormpg.runs import run_folder
+from stormpg.runs.logs import Logger, open_logs
+from stormpg.runs.result import Progress, Result
+from stormpg.runs.training import Plan, Training
+from stormpg.sampling.rollouts import draws_noise
 from stormpg.train import budget_of, check_training, whole
-from stormpg.training import Training
-from stormpg.trajectories import draws_noise
 
 NOISE = 1024  # actions whose noise `predict` draws at once
 
@@ -115,8 +115,7 @@ class Agent:
         before = self.result
         done = 0 if before is None else int(before.states.trajectories[0])
         taken = 0 if before is None else int(before.states.steps[0])
-        schedule = self.training.algorithms[0].schedule
-        least = schedule.B if before is not None and schedule.m is None else schedule.S0
+        least = self.training.next_batch(before)
         more = budget_of(1000 if trajectories is None and steps is None else trajectories, steps)
         if more.trajectories < least:
             raise InputError(f"trajectories is {trajectories!r}; expected at least {least}, which is the next batch.")
@@ -131,13 +130,11 @@ class Agent:
             opened = stack.enter_context(open_logs(named, None if out is None else Path(f"{Path(out)}-logs")))
             show = stack.enter_context(_bar(self.training)) if progress_bar else lambda now: None
             try:
-                result = self.training.run(
-                    min(done + more.trajectories, LIMIT),
-                    progress,
-                    before=before,
-                    logs=[*opened, *(log for log in logs if not isinstance(log, str))],
-                    steps=None if steps is None else min(taken + more.steps, LIMIT),
+                budget = Budget(
+                    min(done + more.trajectories, LIMIT), LIMIT if steps is None else min(taken + more.steps, LIMIT)
                 )
+                all_logs = [*opened, *(log for log in logs if not isinstance(log, str))]
+                result = self.training.run(budget, Plan(progress, before=before, logs=all_logs))
                 self._reach(lambda: result)
             except BaseException as error:
                 partial = getattr(error, "result", None)
@@ -205,7 +202,7 @@ class Agent:
             raise InputError(f"{path} holds something that is not an agent: give another folder.")
         part = path.with_name(f".{path.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        store.save(self.result, part)
+        run_folder.save(self.result, part)
         if path.exists():
             old = path.with_name(f".{path.name}.old")
             shutil.rmtree(old, ignore_errors=True)
@@ -224,7 +221,7 @@ class Agent:
 
         `env`, `policy`, `algorithm`: where they were of your own making, and cannot be made again from what is written.
         """
-        run = store.Run(path, env, policy, make_algorithm(algorithm) if isinstance(algorithm, str) else algorithm)
+        run = run_folder.Run(path, env, policy, make_algorithm(algorithm) if isinstance(algorithm, str) else algorithm)
         agent = cls(run.env, run.algorithms()[0], run.seeds[0], run.policies[0], run.horizon)
         states, table = run.first()
         result = agent.training.result(int(states.trajectories[0]), table, states)
@@ -233,7 +230,7 @@ class Agent:
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write the policy's mode as an ONNX model, observations [n, ...] to actions [n, ...]; needs the extra `onnx`."""
-        from stormpg.export import write_onnx
+        from stormpg.policies.onnx import write_onnx
 
         return write_onnx(self.policy, self.params, self.env, Path(path))
 
@@ -287,6 +284,6 @@ def _clipped(space: Any, actions: np.ndarray) -> np.ndarray:
 
 
 def _bar(training: Training) -> Any:
-    from stormpg.terminal import progress_bar
+    from stormpg.report.terminal import progress_bar
 
     return progress_bar(f"{training.algorithms[0].name} on {training.env.name}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from stormpg import schedules, steps, trackers
+from stormpg.contract import Step, Tracker
 from stormpg.errors import InputError, choose, nearest
 from stormpg.estimators import Estimator, surrogate
 from stormpg.estimators import gpomdp as gpomdp_estimator
@@ -21,7 +22,6 @@ from stormpg.estimators import pgt as pgt_estimator
 from stormpg.estimators import reinforce as reinforce_estimator
 from stormpg.records import Aside, record, static
 from stormpg.schedules import Schedule
-from stormpg.trackers import Tracker
 
 Optimizer = str | Callable[..., Any]
 
@@ -32,8 +32,8 @@ class Algorithm:
 
     estimator: Estimator
     tracker: Tracker
-    schedule: Schedule = static()
-    step: Any = dataclasses.field()
+    schedule: Schedule
+    step: Step
     name: str = static(default="custom")
     note: Aside = static(default_factory=lambda: Aside({}))
 
@@ -165,8 +165,8 @@ def svrpo(
     """
     return Algorithm(
         surrogate(gpomdp_estimator(gamma, baseline)),
-        trackers.svrg(),
-        schedules.within(m, S0, B),
+        trackers.svrg_within(S0, B),
+        schedules.every(m, S0, B),
         steps.natural_gradient(delta, damping),
     )
 

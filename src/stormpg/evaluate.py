@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stormpg.engine.python_loop import Sampler
 from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.errors import InputError
-from stormpg.outside import Sampler
 from stormpg.records import Opaque, Tree, traceable
-from stormpg.trajectories import rollout
+from stormpg.sampling.rollouts import rollout
 
 MEMORY = 2**28  # bytes of the trajectories that are held at once
 

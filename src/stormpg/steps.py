@@ -14,15 +14,12 @@ from jax import Array
 from jax.scipy.sparse.linalg import cg
 from optax.tree_utils import tree_vdot
 
+from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError, nearest
+from stormpg.estimators import advantage, check_scalar, estimate
+from stormpg.policies.scores import block_sum, log_probs
 from stormpg.records import Tree, add, as_float, record, static
-
-
-class Landscape(NamedTuple):
-    """What a step may ask about a batch besides the gradient: its argument `look` returns it, at a cost."""
-
-    objective: Callable[[Tree], Array]  # mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, the surrogate
-    divergence: Callable[[Tree], Array]  # mean KL(π_{ξ_t} ‖ π_ξ) over the states
+from stormpg.trajectories import Batch
 
 
 @record
@@ -48,12 +45,14 @@ class Optax:
         state = self.optimiser(True).init(params)
         return (state, state) if self.separate else state
 
-    def apply(self, g: Tree, state: Any, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Any]:
-        mine = state[0 if large else 1] if self.separate else state
-        updates, mine = self.optimiser(large).update(jax.tree.map(jnp.negative, g), mine, params)
+    def apply(self, here: Here, tracked: Tracked, state: Any) -> tuple[Tree, Any]:
+        mine = state[0 if here.large else 1] if self.separate else state
+        updates, mine = self.optimiser(here.large).update(jax.tree.map(jnp.negative, tracked.gradient), mine, here.params)
         if self.separate:
-            mine = (mine, state[1]) if large else (state[0], mine)
-        return optax.apply_updates(params, updates), mine
+            mine = (mine, state[1]) if here.large else (state[0], mine)
+        if tracked.rate is not None:
+            updates = jax.tree.map(lambda x: tracked.rate * x, updates)
+        return optax.apply_updates(here.params, updates), mine
 
 
 def optax_step(
@@ -97,10 +96,14 @@ class NaturalGradient:
     def init(self, params: Tree) -> tuple[()]:
         return ()
 
-    def apply(self, g: Tree, state: Any, params: Tree, large: bool, look: Callable[[], Landscape]) -> tuple[Tree, Any]:
-        landscape = look()
+    def apply(self, here: Here, tracked: Tracked, state: Any) -> tuple[Tree, Any]:
+        surrogate = surrogate_on(here, tracked.states or tracked.batch)
+        return self.within(surrogate, tracked.gradient, here.params), state
+
+    def within(self, surrogate: "Surrogate", g: Tree, params: Tree) -> Tree:
+        """ξ_{t+1} from g_t and what the batch says of the points around ξ_t."""
         # F is the Hessian of the divergence at its minimum; linearised once, a product with it costs no tanh.
-        product = jax.linearize(jax.grad(landscape.divergence), params)[1]
+        product = jax.linearize(jax.grad(surrogate.divergence), params)[1]
 
         def fisher(v: Tree) -> Tree:
             return add(product(v), v, self.damping)
@@ -109,12 +112,12 @@ class NaturalGradient:
         s, _ = cg(fisher, g, tol=jnp.finfo(self.delta.dtype).eps, maxiter=self.iterations)
         curvature = jnp.maximum(tree_vdot(s, fisher(s)), jnp.finfo(self.delta.dtype).tiny)
         length = jnp.sqrt(2 * self.delta / curvature)
-        before = landscape.objective(params)
+        before = surrogate.objective(params)
 
         def attempt(trial: tuple[Array, Array]) -> tuple[Array, Array]:
             k, _ = trial
             candidate = add(params, s, length * 0.5**k)
-            good = (landscape.objective(candidate) > before) & (landscape.divergence(candidate) <= self.delta)
+            good = (surrogate.objective(candidate) > before) & (surrogate.divergence(candidate) <= self.delta)
             return jnp.where(good, k, k + 1), good
 
         def searching(trial: tuple[Array, Array]) -> Array:
@@ -122,7 +125,34 @@ class NaturalGradient:
             return ~good & (k <= self.backtracks)
 
         k, good = jax.lax.while_loop(searching, attempt, (jnp.zeros((), dtype=int), jnp.zeros((), dtype=bool)))
-        return add(params, s, jnp.where(good, length * 0.5**k, 0.0)), state
+        return add(params, s, jnp.where(good, length * 0.5**k, 0.0))
+
+
+class Surrogate(NamedTuple):
+    """What a batch says of the points around ξ_t."""
+
+    objective: Callable[[Tree], Array]  # mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, whose gradient is that of `estimators.surrogate`
+    divergence: Callable[[Tree], Array]  # mean KL(π_{ξ_t} ‖ π_ξ) over the states
+
+
+def surrogate_on(here: Here, batch: Batch) -> Surrogate:
+    """The surrogate objective on a batch, and the divergence from π_{ξ_t} on its states."""
+    policy, params, estimator, taken = here.policy, here.params, here.estimator, batch.trajectories
+    check_scalar(estimator)
+    baseline = estimate(estimator, policy, params, taken).baseline
+    gain = taken.mask * advantage(estimator, taken, jnp.ones_like(taken.reward), baseline)
+    weighted = taken._replace(reward=gain / taken.reward.shape[0])
+
+    def objective(candidate: Tree) -> Array:
+        value = lambda part: (jnp.exp(log_probs(policy, candidate, part) - part.log_prob) * part.reward).sum()
+        return block_sum(value, weighted)
+
+    def divergence(candidate: Tree) -> Array:
+        every_step = jax.vmap(jax.vmap(policy.kl, (None, None, 0)), (None, None, 0))
+        value = lambda part: (every_step(params, candidate, part.observation) * part.mask).sum()
+        return block_sum(value, taken) / taken.mask.sum()
+
+    return Surrogate(objective, divergence)
 
 
 def natural_gradient(delta: float = 0.01, damping: float = 0.01) -> NaturalGradient:

@@ -14,10 +14,10 @@ import numpy as np
 from stormpg.algorithms import Algorithm
 from stormpg.envs import Box, Discrete, Environment, MultiDiscrete, make
 from stormpg.estimators import Estimator, estimate
-from stormpg.policies import check_policy as check_actions
-from stormpg.policies import policy_for
+from stormpg.policies.constructors import check_policy as check_actions
+from stormpg.policies.constructors import policy_for
+from stormpg.sampling import rollout
 from stormpg.train import train
-from stormpg.trajectories import rollout
 
 
 def check_environment(env: Environment, steps: int = 50) -> None:

@@ -1,18 +1,19 @@
 """Trackers: how the estimate g_t follows ∇L(ξ_t) from one batch to the next.
 
-All of them are one equation. On a batch sampled at ξ_t,
+Those of the paper are one equation. On a batch sampled at ξ_t,
 
     g_t = d(ξ_t) + (1 − α) [ c − d^{ξ_t}(ξ_ref) ]
 
 where the memory (ξ_ref, c) is a point and an estimate of the gradient there, and d^{ξ_t}(ξ_ref) uses the same batch,
 importance-weighted, and the same baseline. A large batch starts afresh: g_t = d(ξ_t).
 
-| tracker | α    | memory                                  | paper         |
-|---------|------|-----------------------------------------|---------------|
-| plain   | 1    | none                                    |               |
-| svrg    | 0    | the last large batch's (ξ̃, g̃)           | equation (7) |
-| sarah   | 0    | the step before, (ξ_{t−1}, g_{t−1})     | equation (8) |
-| storm   | α    | the step before, (ξ_{t−1}, g_{t−1})     | equation (9) |
+| tracker      | α    | memory                                  | paper              |
+|--------------|------|-----------------------------------------|--------------------|
+| plain        | 1    | none                                    |                    |
+| svrg         | 0    | the last large batch's (ξ̃, g̃)           | equation (7)       |
+| svrg_within  | 0    | the same, and the large batch           | Xu, Liu, Peng 2017 |
+| sarah        | 0    | the step before, (ξ_{t−1}, g_{t−1})     | equation (8)       |
+| storm        | α    | the step before, (ξ_{t−1}, g_{t−1})     | equation (9)       |
 """
 
 from typing import Any, NamedTuple
@@ -21,10 +22,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg.contract import Blank, Here, Sample, Tracked
 from stormpg.errors import InputError
-from stormpg.estimators import Estimator, estimate
 from stormpg.records import Tree, add, as_float, record, static
-from stormpg.trajectories import Trajectories
+from stormpg.trajectories import Batch
 
 
 class Memory(NamedTuple):
@@ -34,59 +35,107 @@ class Memory(NamedTuple):
     gradient: Tree
 
 
-class Tracked(NamedTuple):
-    gradient: Tree  # g_t
-    memory: Memory | None
-    weight: Array  # [n, H] the weights of the correction, 1 where there is none
+@record
+class Plain:
+    """g_t = d(ξ_t)."""
+
+    def init(self, params: Tree, blank: Blank) -> Tree:
+        return ()
+
+    def wants(self, here: Here, memory: Tree) -> tuple[Sample, ...]:
+        return (Sample(here.n),)
+
+    def track(self, here: Here, batches: tuple[Batch, ...], memory: Tree) -> Tracked:
+        (batch,) = batches
+        return Tracked(here.estimate(here.params, batch).gradient, memory, batch)
 
 
 @record
-class Tracker:
-    """α, and what the memory holds: nothing, the last large batch ("snapshot") or the step before ("previous")."""
+class Corrected:
+    """α, and whose (ξ, g) the memory is: the last large batch's ("snapshot") or the step's before ("previous")."""
 
     alpha: Array
-    remembers: str | None = static()
+    remembers: str = static()
 
-    def init(self, params: Tree) -> Memory | None:
-        """A memory to be overwritten by the first large batch."""
-        return Memory(params, jax.tree.map(jnp.zeros_like, params)) if self.remembers else None
+    def init(self, params: Tree, blank: Blank) -> Memory:
+        """To be overwritten by the first large batch."""
+        return Memory(params, jax.tree.map(jnp.zeros_like, params))
 
-    def large(self, estimator: Estimator, policy: Any, params: Tree, batch: Trajectories) -> Tracked:
-        """g_t = d(ξ_t), and both kinds of memory begin here."""
-        d = estimate(estimator, policy, params, batch, on_policy=True)
-        return Tracked(d.gradient, Memory(params, d.gradient) if self.remembers else None, d.weight)
+    def wants(self, here: Here, memory: Memory) -> tuple[Sample, ...]:
+        return (Sample(here.n),)
 
-    def small(
-        self, estimator: Estimator, policy: Any, params: Tree, batch: Trajectories, memory: Memory, sampled_here: bool = True
-    ) -> Tracked:
-        """g_t = d(ξ_t) + (1 − α)[c − d^{ξ_t}(ξ_ref)], the batch sampled at ξ_t.
-
-        `sampled_here=False`: the batch is part of the one sampled at ξ_ref (SVRPO), so that d(ξ_ref) needs no weight.
-        """
-        here = estimate(estimator, policy, params, batch, on_policy=sampled_here)
-        there = estimate(estimator, policy, memory.params, batch, here.baseline, on_policy=not sampled_here)
-        g = add(here.gradient, add(memory.gradient, there.gradient, -1.0), 1.0 - self.alpha)
-        kept = Memory(params, g) if self.remembers == "previous" else memory
-        return Tracked(g, kept, there.weight if sampled_here else here.weight)
+    def track(self, here: Here, batches: tuple[Batch, ...], memory: Memory) -> Tracked:
+        (batch,) = batches
+        now = here.estimate(here.params, batch)
+        if here.large:
+            return Tracked(now.gradient, Memory(here.params, now.gradient), batch)
+        then = here.estimate(memory.params, batch, now.baseline)
+        g = corrected(now.gradient, then.gradient, memory.gradient, self.alpha)
+        kept = Memory(here.params, g) if self.remembers == "previous" else memory
+        return Tracked(g, kept, batch, then.weight)
 
 
-def plain() -> Tracker:
+def corrected(here: Tree, there: Tree, c: Tree, alpha: Any = 0.0) -> Tree:
+    """d(ξ_t) + (1 − α) [ c − d^{ξ_t}(ξ_ref) ]."""
+    return add(here, add(c, there, -1.0), 1.0 - alpha)
+
+
+class Snapshot(NamedTuple):
+    """A large batch, with g̃ at the point ξ̃ that sampled it."""
+
+    batch: Batch
+    gradient: Tree
+
+
+@record
+class Within:
+    """SVRG inside the large batch: a small one is drawn from it and costs no trajectories. d(ξ̃) has weight 1, d(ξ) not."""
+
+    S0: int = static()
+
+    def init(self, params: Tree, blank: Blank) -> Snapshot:
+        return Snapshot(blank(self.S0), jax.tree.map(jnp.zeros_like, params))
+
+    def wants(self, here: Here, memory: Snapshot) -> tuple[Sample, ...]:
+        return (Sample(here.n),) if here.large else ()
+
+    def track(self, here: Here, batches: tuple[Batch, ...], memory: Snapshot) -> Tracked:
+        if here.large:
+            (batch,) = batches
+            g = here.estimate(here.params, batch).gradient
+            return Tracked(g, Snapshot(batch, g), batch)
+        chosen = jax.random.permutation(here.key("subset"), self.S0)[: here.n]
+        whole = memory.batch
+        batch = whole._replace(trajectories=jax.tree.map(lambda x: x[chosen], whole.trajectories))
+        now = here.estimate(here.params, batch)
+        then = here.estimate(whole.sampled_at, batch, now.baseline)
+        return Tracked(corrected(now.gradient, then.gradient, memory.gradient), memory, batch, now.weight, states=whole)
+
+
+def plain() -> Plain:
     """g_t = d(ξ_t)."""
-    return Tracker(as_float(1.0), None)
+    return Plain()
 
 
-def svrg() -> Tracker:
+def svrg() -> Corrected:
     """g_t = d(ξ_t) + g̃ − d^{ξ_t}(ξ̃), equation (7) with the sampling point ξ_t as superscript."""
-    return Tracker(as_float(0.0), "snapshot")
+    return Corrected(as_float(0.0), "snapshot")
 
 
-def sarah() -> Tracker:
+def svrg_within(S0: int, B: int) -> Within:
+    """g_t = d^{ξ̃}(ξ_t) + g̃ − d(ξ̃) on B of the S0 trajectories of the last large batch."""
+    if B > S0:
+        raise InputError(f"B is {B} and S0 is {S0}; a batch drawn from the large one cannot be larger.")
+    return Within(S0)
+
+
+def sarah() -> Corrected:
     """g_t = d(ξ_t) + g_{t−1} − d^{ξ_t}(ξ_{t−1}), equation (8)."""
-    return Tracker(as_float(0.0), "previous")
+    return Corrected(as_float(0.0), "previous")
 
 
-def storm(alpha: float) -> Tracker:
+def storm(alpha: float) -> Corrected:
     """g_t = d(ξ_t) + (1 − α)[g_{t−1} − d^{ξ_t}(ξ_{t−1})], equation (9): α = 1 is plain, α = 0 is SARAH."""
     if not isinstance(alpha, jax.core.Tracer) and not 0 <= alpha <= 1:
         raise InputError(f"alpha is {alpha}; expected a momentum factor in [0, 1].")
-    return Tracker(as_float(alpha), "previous")
+    return Corrected(as_float(alpha), "previous")

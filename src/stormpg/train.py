@@ -7,24 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.checkpoints import Interval, Keeper, fingerprint, last_good, owned
-from stormpg.configuration import MOST_STEPS
+from stormpg.engine.iteration import LIMIT, Budget
 from stormpg.envs import AnyEnvironment, as_environment
-from stormpg.errors import InputError
-from stormpg.files import as_json
-from stormpg.identity import describe, difference
-from stormpg.iteration import LIMIT, Budget, State, begin
-from stormpg.logs import Logger
-from stormpg.notices import tell, warn_diverged
-from stormpg.parallel import cut
-from stormpg.policies import check_policy, policy_for
-from stormpg.result import Result
-from stormpg.stopping import add_note
-from stormpg.training import Reporter, Training
+from stormpg.errors import InputError, tell, warn_diverged
+from stormpg.machine.blocks import cut
+from stormpg.machine.stopping import add_note
+from stormpg.policies.constructors import check_policy, policy_for
+from stormpg.runs.checkpoints import Interval, Keeper, fingerprint, last_good, owned
+from stormpg.runs.config import MOST_STEPS
+from stormpg.runs.files import FORMAT, as_json
+from stormpg.runs.identity import describe, difference
+from stormpg.runs.logs import Logger
+from stormpg.runs.result import Result
+from stormpg.runs.training import Plan, Reporter, Training
 
 
 def train(
@@ -75,14 +73,13 @@ def train(
     numbers = list(range(whole("seed", seed, 0), seed + whole("seeds", seeds))) if counted else list(seeds)  # type: ignore[arg-type]
     training = check_training(env, algorithms, policies, numbers, horizon)
     budget = budget_of(trajectories, steps)
-    check_budget(algorithms[0], budget.trajectories)
+    check_budget(training.next_batch(), budget.trajectories)
     if rollout_workers is not None:
         check_workers(training, rollout_workers)
+    plan = Plan(progress, logs=logs, rollout_workers=rollout_workers)
     if out is None:
-        done = training.run(budget.trajectories, progress, logs=logs, rollout_workers=rollout_workers, steps=steps)
-    else:
-        done = run_in_folder(training, budget, Path(out), progress, checkpoint, resume, logs, rollout_workers)
-    return warn_diverged(done)
+        return warn_diverged(training.run(budget, plan))
+    return warn_diverged(run_in_folder(training, budget, plan, Path(out), checkpoint, resume))
 
 
 def budget_of(trajectories: int | None, steps: int | None) -> Budget:
@@ -92,41 +89,32 @@ def budget_of(trajectories: int | None, steps: int | None) -> Budget:
 
 
 def run_in_folder(
-    training: Training,
-    budget: Budget,
-    folder: Path,
-    progress: Reporter | None,
-    checkpoint: Interval | None,
-    resume: bool,
-    logs: Sequence[Logger],
-    rollout_workers: int | None = None,
+    training: Training, budget: Budget, plan: Plan, folder: Path, checkpoint: Interval | None, resume: bool
 ) -> Result:
     """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
-    from stormpg import store
+    from stormpg.runs import run_folder
 
     steps = None if budget.steps == LIMIT else budget.steps
-    config = store.read_config(folder) if resume else None
+    config = run_folder.read_config(folder) if resume else None
     if config is None:
-        store.prepare(folder)
+        run_folder.prepare(folder)
     with owned(folder):
         if config is None:
             block = training.block()
-            config = store.describe(training, budget.trajectories, block, steps)
-            store.begin(config, folder)
+            config = run_folder.describe(training, budget.trajectories, block, steps)
+            run_folder.begin(config, folder)
         else:
             block = config.get("block") or training.block()
-            _same_run(config, store.describe(training, budget.trajectories, block, steps), folder)
-        if store.is_whole(folder):
-            return store.finished(training, folder)
+            _same_run(config, run_folder.describe(training, budget.trajectories, block, steps), folder)
+        if run_folder.is_whole(folder):
+            return run_folder.finished(training, folder)
         blocks, mark = cut(training.runs, block), fingerprint(config)
-        begun = last_good(folder, mark, lambda i: _shapes(blocks[i])) if resume else {}
+        begun = last_good(folder, mark, lambda i: training.shapes(blocks[i])) if resume else {}
         keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
         try:
-            result = training.run(
-                budget.trajectories, progress, keeper, block, logs=logs, rollout_workers=rollout_workers, steps=steps
-            )
+            result = training.run(budget, plan._replace(keeper=keeper, block=block))
             if result.complete:
-                store.save(result, folder)
+                run_folder.save(result, folder)
                 keeper.finish()
             else:
                 keeper.write()
@@ -138,17 +126,14 @@ def run_in_folder(
     return result
 
 
-def _shapes(block: tuple[Any, Algorithm, Any]) -> State:
-    """The shapes of a block's states."""
-    return jax.eval_shape(jax.vmap(begin), *block)
-
-
 def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path) -> None:
     """InputError that names the difference where a folder holds another run."""
     no_matter = {"format", "versions", "device"}
-    if "identity" not in config:
-        tell(f"{folder} is of an older version, which did not write what a run is computed from: its settings are compared.")
-        no_matter |= {"identity", "steps"}
+    if config["format"] < FORMAT:
+        tell(
+            f"{folder} is of an older version, which described otherwise what a run is computed from: its settings are compared."
+        )
+        no_matter |= {"identity"} if "identity" in config else {"identity", "steps"}
     held, asked = (describe({k: v for k, v in one.items() if k not in no_matter}) for one in (config, as_json(wanted)))
     if found := difference(held, asked):
         path, before, now = found
@@ -189,7 +174,7 @@ def check_training(
 
 def check_workers(training: Training, workers: int) -> None:
     """InputError where the rollouts cannot be played on actors."""
-    from stormpg.distant import pickled, sendable
+    from stormpg.sampling.ray_actors import pickled, sendable
 
     whole("rollout_workers", workers)
     sendable(training.env)
@@ -197,12 +182,11 @@ def check_workers(training: Training, workers: int) -> None:
         pickled("the policy", policy)
 
 
-def check_budget(algorithm: Algorithm, trajectories: int) -> None:
+def check_budget(first: int, trajectories: int) -> None:
     """InputError where a budget does not hold the first batch."""
-    S0 = algorithm.schedule.S0
-    if whole("trajectories", trajectories) < S0:
+    if whole("trajectories", trajectories) < first:
         raise InputError(
-            f"the budget is {trajectories} trajectories and the first batch takes S0 = {S0}: raise it, or lower S0."
+            f"the budget is {trajectories} trajectories and the first batch takes S0 = {first}: raise it, or lower S0."
         )
 
 

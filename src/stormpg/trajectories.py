@@ -1,16 +1,12 @@
-"""Trajectories, and the rollout that samples them inside JAX."""
+"""Trajectories, and what is said of them without asking who is to learn from them."""
 
-import contextlib
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from optax.tree_utils import tree_where
 
-from stormpg import fused
-from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
-from stormpg.records import Tree, in_steps
+from stormpg.records import Tree
 
 
 class Trajectories(NamedTuple):
@@ -27,90 +23,25 @@ class Trajectories(NamedTuple):
     log_prob: Array  # [n, H] under the parameters that sampled it
 
 
+class Batch(NamedTuple):
+    """Trajectories, and who sampled them."""
+
+    trajectories: Trajectories
+    sampled_at: Tree  # the parameters; None for a mixture, whose density is in `trajectories.log_prob`
+
+
+def mixture_log_prob(log_probs: Array, shares: Array) -> Array:
+    """log_prob, [n, H], of trajectories sampled by a mixture: with share_k by the k-th of `log_probs`, [K, n, H].
+
+    Summed over the steps up to h it is log Σ_k share_k Π_{t≤h} p_k(a_t|s_t), which is the denominator of the balance heuristic.
+    """
+    ratio = jnp.cumsum(log_probs - log_probs[0], axis=-1)  # small numbers: the sums themselves would lose digits
+    total = jax.nn.logsumexp(ratio + jnp.log(shares)[:, None, None], axis=0)
+    return log_probs[0] + jnp.diff(total, axis=-1, prepend=jnp.log(shares.sum()))
+
+
 BLOCK = 50  # steps between two looks at whether any episode still runs
 RUNS = "runs"  # the axis_name of a `jax.vmap` over runs: loops over steps then end for all of them together
-
-
-def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
-    """Sample n trajectories of at most `horizon` steps under π_ξ, ξ = `params`.
-
-    The randomness of a trajectory belongs to its index alone: the first five of ten are the five of five.
-    Nothing is computed once all episodes have ended.
-    """
-    if isinstance(env, OutsideEnvironment):
-        from stormpg.outside import sample
-
-        return sample(env, policy, params, key, n, horizon)
-    if env.batches is not None:
-        return env.batches(policy, params, key, n, horizon)
-    keys = jax.random.split(key, (n, 3))
-    start, draws = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-    if fused.applies(policy, params):
-        from stormpg.fused import kernels, lanes
-
-        with contextlib.suppress(lanes.Unfit):
-            return Trajectories(*kernels.rollout(env, policy, params, start, draws, horizon))
-    policy = in_steps(policy)
-    env_step = jax.jit(env.step)  # traced once, however often the rollout is
-    blocks = -(-horizon // BLOCK)
-    size = horizon if blocks == 1 else BLOCK
-    act = policy.act if draws_noise(policy) else lambda params, obs, key: policy.sample(params, key, obs)
-    draws = jnp.concatenate((draws, draws[:, : blocks * size - horizon]), axis=1)  # the last block runs past H, unseen
-
-    def step(carry: Any, step_key: Array, time: Array, draw: Any) -> tuple[Any, Trajectories]:
-        state, observation, alive = carry
-        action = act(params, observation, draw)
-        log_prob = policy.log_prob(params, observation, action)
-        # An environment that ignores its key costs nothing here: the compiler drops the unused fold_in.
-        ahead, seen, reward, terminated = env_step(jax.random.fold_in(step_key, time), state, action)
-        zero = jnp.zeros_like(reward)
-        transition = Trajectories(
-            observation, action, jnp.where(alive, reward, zero), alive.astype(reward.dtype), jnp.where(alive, log_prob, zero)
-        )
-        # A finished episode stays where it ended, so that no padded number is ever far out or infinite.
-        going = alive & ~terminated
-        state, observation = tree_where(going, (ahead, seen), (state, observation))
-        return (state, observation, going), transition
-
-    def block(number: Any, carry: Any) -> tuple[Any, Trajectories]:
-        first = number * size
-        mine = jnp.swapaxes(jax.lax.dynamic_slice_in_dim(draws, first, size, axis=1), 0, 1)
-        every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, keys[:, 2], *inputs)
-        return jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
-
-    begin = (*start, jnp.ones(n, dtype=bool))
-    done = block(0, begin)[1] if blocks == 1 else _until_all_ended(block, begin, blocks, size)
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
-
-
-def draws_noise(policy: Any) -> bool:
-    """Whether a policy gives `noise` and `act`, so that the noise of a rollout is drawn at once."""
-    return hasattr(policy, "noise") and hasattr(policy, "act")
-
-
-def noise_of(policy: Any, keys: Array, horizon: int) -> Array:
-    """The randomness of the actions of each trajectory, [n, H, ...]: noise, or a key for each step."""
-    if draws_noise(policy):
-        return jax.vmap(lambda key: policy.noise(key, (horizon,)))(keys)
-    return jax.vmap(lambda key: jax.random.split(key, horizon))(keys)
-
-
-def _until_all_ended(block: Any, start: Any, blocks: int, size: int) -> Trajectories:
-    """The transitions of the blocks one after the other, [blocks · size, n, ...]; zeros after the end of all episodes."""
-
-    def going(loop: tuple[Array, Any, Trajectories]) -> Array:
-        number, (_, _, alive), _ = loop
-        return (number < blocks) & (over_runs(alive.sum()) > 0)
-
-    def advance(loop: tuple[Array, Any, Trajectories]) -> tuple[Array, Any, Trajectories]:
-        number, carry, record = loop
-        carry, new = block(number, carry)
-        put = lambda all, part: jax.lax.dynamic_update_slice_in_dim(all, part, number * size, axis=0)
-        return number + 1, carry, jax.tree.map(put, record, new)
-
-    shapes = jax.eval_shape(block, 0, start)[1]
-    record = jax.tree.map(lambda s: jnp.zeros((blocks * size, *s.shape[1:]), s.dtype), shapes)
-    return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), start, record))[2]
 
 
 def over_runs(count: Any) -> Any:

@@ -15,10 +15,10 @@ from stormpg.bench.measure import Row, Table, Tell, in_turns
 from stormpg.bench.speeds import Speed
 from stormpg.envs import make
 from stormpg.estimators import estimate
-from stormpg.parallel import cores
-from stormpg.policies import policy_for
+from stormpg.machine.blocks import cores
+from stormpg.policies.constructors import policy_for
 from stormpg.records import Tree
-from stormpg.trajectories import noise_of, rollout
+from stormpg.sampling.rollouts import noise_of, rollout
 
 SOURCE = Path(__file__).with_name("limit.c")
 HORIZON, GAMMA = 100, 0.99

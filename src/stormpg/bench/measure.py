@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from stormpg.experiments.content import versions
-from stormpg.parallel import cores
+from stormpg.machine.blocks import cores
+from stormpg.studies.report_content import versions
 
 Tell = Callable[[str], None]  # is told what is being measured
 

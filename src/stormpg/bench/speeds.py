@@ -10,9 +10,11 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg import scores, trajectories
+from stormpg import trajectories
 from stormpg.bench.measure import Row, Table, Tell, in_turns, seconds_of
-from stormpg.training import Training
+from stormpg.engine.iteration import Budget
+from stormpg.policies import scores
+from stormpg.runs.training import Plan, Training
 
 ALGORITHMS = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
 ENVIRONMENTS = {"cartpole-continuous": 100, "rllab-mountain-car": 1000}  # and the horizons
@@ -96,7 +98,7 @@ def kernels(rounds: int, tell: Tell) -> Table:
 
 def sweep(quick: bool, rounds: int, tell: Tell) -> Table:
     """Settings beside seeds against seeds alone: as many runs."""
-    from stormpg.compiled import chunk
+    from stormpg.engine.compiled_loop import chunk
 
     settings, seeds, budget = (16, 4, 500) if quick else (64, 16, 500)
     alphas, etas = np.linspace(0.2, 0.95, 4), np.geomspace(0.001, 0.03, settings // 4)
@@ -137,11 +139,11 @@ def episodes(rounds: int, tell: Tell) -> Table:
     tell("Mountain-Car: training a policy first")
     first = stormpg.train(env, stormpg.storm_pg(S0=10, B=5), 600, 16)
     training = Training(env, first.algorithms, first.policies, first.seeds, env.horizon)
-    more = lambda: seconds_of(lambda: training.run(800, before=first))
+    more = lambda: seconds_of(lambda: training.run(Budget(800), Plan(before=first)))
     with_exit = in_turns({"ends with the last episode": more}, rounds, tell)
     with to_the_end():
         without = in_turns({"all 1000 steps": more}, rounds, tell)  # not in turns: each needs its own programs
-    live = training.run(800, before=first).columns
+    live = training.run(Budget(800), Plan(before=first)).columns
     share = live["steps"][live["trajectories"] == 800].mean() - live["steps"][live["trajectories"] == 600].mean()
     rows = [Row(name, figures) for name, figures in (with_exit | without).items()]
     rows[0] = rows[0]._replace(about={"live": float(share) / (200 * env.horizon)})

@@ -8,7 +8,7 @@ from stormpg.bench.measure import Process, Row, Table, Tell, alone, python
 
 IMPORT = "import time; began = time.perf_counter(); import stormpg; print(time.perf_counter() - began)"
 CALL = (
-    "import stormpg, time; from stormpg.compiler import keep_programs; keep_programs(); began = time.perf_counter()\n"
+    "import stormpg, time; from stormpg.machine.xla import keep_programs; keep_programs(); began = time.perf_counter()\n"
     "stormpg.train('cartpole-continuous', 'storm-pg', 1000, 1); print(time.perf_counter() - began)"
 )
 TRAIN = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous"]

@@ -9,10 +9,10 @@ import jax
 
 from stormpg.algorithms import ALGORITHMS
 from stormpg.cli.base import Json, app, finish
-from stormpg.compiler import in_force
 from stormpg.envs import ENVIRONMENTS, Discrete, make
 from stormpg.errors import InputError
-from stormpg.terminal import out, table
+from stormpg.machine.xla import in_force
+from stormpg.report.terminal import out, table
 
 
 @app.command("list")

@@ -10,7 +10,7 @@ import typer
 import typer.core
 
 from stormpg.algorithms import ALGORITHMS
-from stormpg.options import POLICY_OPTIONS, algorithm_options
+from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
 
 
 class Interrupted(BaseException):

@@ -9,18 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.cli.base import Json, Workers, app, finish
+from stormpg.engine.iteration import LIMIT
 from stormpg.envs.named import check_name
 from stormpg.errors import InputError, choose, legible
-from stormpg.experiments import comparison, reproduction
-from stormpg.experiments.claims import count_verdicts
-from stormpg.experiments.study import ABOUT, check_algorithms, read_about
-from stormpg.experiments.workers import share_device, workers
-from stormpg.experiments.workshop import Workshop
-from stormpg.iteration import LIMIT
-from stormpg.options import without_secrets
-from stormpg.reading import as_record
 from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
-from stormpg.terminal import out, table, unit_bar
+from stormpg.report.terminal import out, table, unit_bar
+from stormpg.reproduce import reproduction
+from stormpg.reproduce.claims import count_verdicts
+from stormpg.runs.options import without_secrets
+from stormpg.runs.reading import as_record
+from stormpg.studies import comparison
+from stormpg.studies.study import ABOUT, check_algorithms, read_about
+from stormpg.studies.workers import share_device, workers
+from stormpg.studies.workspace import Workshop
 
 Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
 Baseline = Annotated[str | None, typer.Option(help="For all algorithms; their own by default.")]

@@ -11,12 +11,12 @@ import typer
 from stormpg.cli.base import Json, Workers, app, finish, flag, with_settings
 from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
-from stormpg.experiments.study import ABOUT
-from stormpg.experiments.workers import share_device, workers
-from stormpg.experiments.workshop import Workshop
-from stormpg.options import POLICY_OPTIONS, Job, write_toml
 from stormpg.report.tables import SYMBOLS
-from stormpg.terminal import out, table, unit_bar
+from stormpg.report.terminal import out, table, unit_bar
+from stormpg.runs.options import POLICY_OPTIONS, Job, write_toml
+from stormpg.studies.study import ABOUT
+from stormpg.studies.workers import share_device, workers
+from stormpg.studies.workspace import Workshop
 
 theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
 app.add_typer(theory, name="theory")

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from stormpg import store
-from stormpg.checkpoints import Interval
 from stormpg.cli.base import Config, Json, Out, app, finish, flag, with_settings
 from stormpg.envs import OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
-from stormpg.logs import open_logs
-from stormpg.options import Job, from_flag
-from stormpg.result import Result
-from stormpg.store import ITERATES
-from stormpg.terminal import out, progress_bar, table
+from stormpg.report.terminal import out, progress_bar, table
+from stormpg.runs import run_folder
+from stormpg.runs.checkpoints import Interval
+from stormpg.runs.logs import open_logs
+from stormpg.runs.options import Job, from_flag
+from stormpg.runs.result import Result
+from stormpg.runs.run_folder import ITERATES
 from stormpg.train import train as run_training
 
 Seconds = Annotated[float, typer.Option(min=0, help="Between two checkpoints in --out, at most.")]
@@ -58,8 +58,8 @@ def train_command(
         given = [f"--{name.replace('_', '-')}" for name, value in {**flags, "out": folder}.items() if value is not None]
         if given:
             raise InputError(f"--resume continues a run as it was started: leave out {', '.join(given)}.")
-        arguments = store.Run(resume).arguments()
-        finished = store.is_whole(resume)
+        arguments = run_folder.Run(resume).arguments()
+        finished = run_folder.is_whole(resume)
         out.print(FINISHED if finished else resuming(arguments["env"]), highlight=False)
     else:
         job = Job(flags, config)
@@ -77,7 +77,7 @@ def train_command(
             rollout_workers=workers,
         )
     show_result(result, folder)
-    finish(as_json, store.summary(result))
+    finish(as_json, run_folder.summary(result))
 
 
 FINISHED = "This run is finished: there is nothing left to do."
@@ -95,7 +95,7 @@ def resuming(env: Any) -> str:
 
 def show_result(result: Result, folder: Path | None) -> None:
     """The end of the run, over all seeds."""
-    end, summary = result.final_return()[0], store.summary(result)
+    end, summary = result.final_return()[0], run_folder.summary(result)
     headings = ("algorithm", "seeds", "trajectories", "mean", "worst", "best", "diverged", "seconds")
     numbers = [str(len(end)), str(summary["trajectories"]), f"{end.mean():.2f}", f"{end.min():.2f}", f"{end.max():.2f}"]
     row = [result.algorithms[0].name, *numbers, str(summary["diverged"][0]), f"{result.seconds:.1f}"]
@@ -119,7 +119,7 @@ def evaluate_command(
     as_json: Json = False,
 ) -> None:
     """Play fresh episodes with the policies of a run."""
-    loaded = store.Run(run)
+    loaded = run_folder.Run(run)
     means = np.array(
         [
             play(

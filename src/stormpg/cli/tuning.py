@@ -16,15 +16,15 @@ from stormpg.algorithms import ALGORITHMS, make_algorithm
 from stormpg.cli.base import Config, Json, Workers, app, finish, flag, with_settings
 from stormpg.cli.studies import ResultsFolder, this_command
 from stormpg.errors import InputError, choose
-from stormpg.experiments.paper import settings_for
-from stormpg.experiments.study import ABOUT, check_folder, claimed
-from stormpg.experiments.tuning import FRESH_SEED, TUNING_SEED
-from stormpg.experiments.workers import share_device, workers
-from stormpg.experiments.workshop import Workshop
-from stormpg.options import OUTSIDE_OPTIONS, Job, without_secrets
-from stormpg.policies import Gaussian, describe_policy
+from stormpg.paper import settings_for
+from stormpg.policies.constructors import Gaussian, describe_policy
 from stormpg.report.tables import result_rows
-from stormpg.terminal import out, table, unit_bar
+from stormpg.report.terminal import out, table, unit_bar
+from stormpg.runs.options import OUTSIDE_OPTIONS, Job, without_secrets
+from stormpg.studies.equal_tuning import FRESH_SEED, TUNING_SEED
+from stormpg.studies.study import ABOUT, check_folder, claimed
+from stormpg.studies.workers import share_device, workers
+from stormpg.studies.workspace import Workshop
 from stormpg.tune.objective import objective as objective_of
 from stormpg.tune.packs import check, parted
 from stormpg.tune.plan import Problem, Search, from_about
@@ -60,8 +60,8 @@ def tune_command(
 ) -> None:
     """Search for good settings. A setting given by a flag or in the --config file is fixed, the others are tuned."""
     share_device()
-    from stormpg.tune import results, search
-    from stormpg.tune import study as studies
+    from stormpg.tune import outcome, search
+    from stormpg.tune import storage as studies
 
     flags = {"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon}
     job = Job({**flags, **settings}, config)
@@ -97,15 +97,15 @@ def tune_command(
                 if dashboard:
                     show_at(found._storage)
                 search.run(shop, wanted, found, alone=not storage)
-                data = results.report(shop, wanted, found, default, fresh_seeds, [this_command()])
+                data = outcome.report(shop, wanted, found, default, fresh_seeds, [this_command()])
                 show(data, folder, as_json)
                 wait_for_reader(dashboard)
 
 
 def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
     """The report again, from what its folder holds."""
-    from stormpg.tune import results
-    from stormpg.tune import study as studies
+    from stormpg.tune import outcome
+    from stormpg.tune import storage as studies
 
     wanted = from_about(about, shop.root / ABOUT)
     if about["storage"]:
@@ -114,7 +114,7 @@ def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
         raise InputError(f"{shop.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again.")
     goal = wanted.problem.objective.direction
     study = studies.read_study(shop.root / DATABASE, about["study"], wanted.about(), goal)
-    data = results.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
+    data = outcome.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
     show(data, shop.root, as_json)
 
 

@@ -7,16 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from stormpg.envs import (
-    acrobot,
-    cartpole,
-    chain,
-    lqr,
-    mountain_car,
-    pendulum,
-    rllab_cartpole,
-    rllab_mountain_car,
-)
+from stormpg.envs import acrobot, cartpole, chain, lqr, mountain_car, pendulum, rllab_cartpole, rllab_mountain_car
 from stormpg.envs.base import OWN, AnyEnvironment, Box, Discrete, Environment, MultiDiscrete, OutsideEnvironment
 from stormpg.errors import InputError, choose, nearest
 

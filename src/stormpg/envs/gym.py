@@ -20,8 +20,7 @@ from gymnasium.wrappers import TimeLimit
 from stormpg.envs.base import OWN, OutsideEnvironment
 from stormpg.envs.flattening import flat_actions, flatten, seen_space, taken_space, unflatten
 from stormpg.envs.slots import OneEpisode, Patient, name_of
-from stormpg.errors import InputError, nearest
-from stormpg.notices import tell
+from stormpg.errors import InputError, nearest, tell
 
 NO_LIMIT = 1000  # the horizon of an environment that has no time limit
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stormpg.errors import InputError
-from stormpg.escaping import for_matplotlib
+from stormpg.report.escaping import for_matplotlib
 from stormpg.report.figures import STYLES, save
 
 COLUMNS = 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stormpg.escaping import for_matplotlib
+from stormpg.report.escaping import for_matplotlib
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, and dashes for those who see none.
 STYLES = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stormpg.escaping import as_code, for_markdown
+from stormpg.report.escaping import as_code, for_markdown
 
 SYMBOLS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "cannot be told": "? cannot be told"}
 

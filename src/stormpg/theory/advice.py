@@ -22,9 +22,10 @@ from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.envs.chain import chain_tables
 from stormpg.estimators import Estimator, estimate
 from stormpg.records import Tree, add, norm
+from stormpg.sampling import rollout
 from stormpg.theory import tabular
 from stormpg.theory.bounds import Constants, Prescription, admissible, corollary, prescriptions
-from stormpg.trajectories import Trajectories, discounted, rollout
+from stormpg.trajectories import Trajectories, discounted
 
 TRUST = 0.01  # the divergence of a step, in nats for a step of the environment
 STEPS = 1000  # of the pilot at which scores are looked at

@@ -14,18 +14,18 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm
-from stormpg.compiled import large_step, unit
-from stormpg.compiler import ONCE, Program
+from stormpg.engine.compiled_loop import follow
+from stormpg.engine.iteration import Budget, Setup, State, begin
 from stormpg.envs import Environment
 from stormpg.envs.chain import Tables, from_tables
 from stormpg.envs.lqr import System, from_system
-from stormpg.iteration import Budget, State, begin
-from stormpg.policies import policy_for
+from stormpg.machine.xla import ONCE, Program
+from stormpg.policies.constructors import policy_for
 from stormpg.records import Tree, stack
 from stormpg.schedules import Schedule, once
 from stormpg.theory import linear, tabular
 from stormpg.theory.counts import Branches, batch
-from stormpg.theory.tracking import Record, recorded
+from stormpg.theory.recording import Record, recorded
 from stormpg.trajectories import RUNS
 
 LARGE, SMALL = 2, 1  # batch sizes that stand for traced ones
@@ -92,22 +92,21 @@ class Linear:
 Family = Finite | Counted | Linear
 
 
-def watched(algorithm: Algorithm, problem: Problem) -> Algorithm:
-    """The algorithm with a step that remembers the iterations of one unit."""
-    return recorded(algorithm, problem.gradient, 1 + (algorithm.schedule.m or 0))
+def watched_setup(family: Family, data: Any, algorithm: Algorithm) -> Setup:
+    """A problem, and the algorithm with a step that remembers the iterations of one unit."""
+    problem = family(data)
+    length = sum(times for _, times in algorithm.schedule.unit)
+    return Setup(problem.env, family.horizon, problem.policy, recorded(algorithm, problem.gradient, length))
 
 
 @functools.partial(Program, options=ONCE, static_argnames=("family",))
 def start(family: Family, data: Any, algorithms: Algorithm, seeds: Array) -> State:
-    """The states of all runs; a schedule with one large batch takes it here."""
+    """The states of all runs, after the iterations that come before the units."""
 
     def one(data: Any, algorithm: Algorithm, seed: Array) -> State:
-        problem = family(data)
-        algorithm = watched(algorithm, problem)
-        state = begin(problem.policy, algorithm, seed)
-        if algorithm.schedule.m is not None:
-            return state
-        return large_step(problem.env, family.horizon, problem.policy, algorithm, state, FOR_EVER)[0]
+        setup = watched_setup(family, data, algorithm)
+        state, first = begin(setup, seed), algorithm.schedule.first
+        return follow(first, setup, state, FOR_EVER)[0] if first else state
 
     return jax.vmap(one, axis_name=RUNS)(data, algorithms, seeds)
 
@@ -119,11 +118,10 @@ def onwards(
     """So many units more, and what was seen in them, each [runs, iterations, ...]."""
 
     def one(data: Any, algorithm: Algorithm, state: State) -> tuple[State, dict[str, Any]]:
-        problem = family(data)
-        algorithm = watched(algorithm, problem)
+        setup = watched_setup(family, data, algorithm)
 
         def step(state: State, _: None) -> tuple[State, dict[str, Any]]:
-            state, _ = unit(problem.env, family.horizon, problem.policy, algorithm, state, FOR_EVER)
+            state = follow(algorithm.schedule.unit, setup, state, FOR_EVER)[0]
             return state, seen(state.step, what)
 
         state, found = jax.lax.scan(step, state, length=units)
@@ -157,7 +155,7 @@ class Descent:
         self.data, self.algorithms = choose(problems, numbers[0]), jax.tree.map(lambda x: x[numbers[1]], stack(algorithms))
         self.states = start(family, self.data, self.algorithms, np.asarray(seeds, np.int32)[numbers[2]])
         self.found: dict[str, list[Any]] = {name: [] for name in what}
-        if self.schedule.m is None:  # its first batch is over: runs that differ in it only go on with one program
+        if self.schedule.first:  # it is over: runs that differ in it only continue with one program
             self.algorithms = dataclasses.replace(self.algorithms, schedule=once(self.schedule.B, self.schedule.B))
             self._note(seen(self.states.step, what))
 
@@ -183,6 +181,4 @@ class Descent:
 
 def sampled(schedule: Schedule, S0: int, B: int, count: int) -> np.ndarray:
     """The trajectories up to and with each of `count` iterations, with batches of these sizes."""
-    if schedule.m is None:
-        return S0 + B * np.arange(count)
-    return np.cumsum(np.where(np.arange(count) % (1 + schedule.m) == 0, S0, B * schedule.resample))
+    return np.cumsum(np.where(schedule.larges(count), S0, B))

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from stormpg import files
-from stormpg.columns import mean_return
-from stormpg.experiments.content import simple, versions
-from stormpg.experiments.workshop import Workshop
 from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
-from stormpg.stats import interval
-from stormpg.theory import laboratory, rates, where
+from stormpg.runs import files
+from stormpg.runs.table import mean_return
+from stormpg.studies.report_content import simple, versions
+from stormpg.studies.statistics import interval
+from stormpg.studies.workspace import Workshop
+from stormpg.theory import laboratory, payoff, rates
 from stormpg.theory.inequalities import PROTOCOLS, constants_table, exact_claims, lemma_charts, run_claims
 from stormpg.theory.laboratory import Size
 
@@ -95,14 +95,14 @@ def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any
     """GPOMDP's trajectories over STORM-PG's; a table of the cells with their intervals."""
     charts: list[dict[str, Any]] = []
     rows, ahead = [], []
-    for (e, share), B in itertools.product(enumerate(where.SHARES), size.batches):
+    for (e, share), B in itertools.product(enumerate(payoff.SHARES), size.batches):
         z: list[list[Any]] = [[None for _ in size.horizons] for _ in size.noises]
         told = [[False for _ in size.horizons] for _ in size.noises]
         for j, horizon in enumerate(size.horizons):
             plain, reduced = (found[f"map/{name}-{horizon}-{B}.json"] for name in ("gpomdp", "storm-pg"))
             for i, noise in enumerate(size.noises):
                 mine = lambda part, i=i, e=e: [cell[e] for cell in part["cells"][i :: len(size.noises)]]
-                result = where.ratio(mine(plain), mine(reduced), plain["most"])
+                result = payoff.ratio(mine(plain), mine(reduced), plain["most"])
                 z[i][j] = result["ratio"]
                 shown = "neither" if result["ratio"] is None else f"{result['ratio']:.2f}"
                 between = "" if result["ratio"] is None else f"{result['low']:.2f} to {result['high']:.2f}"

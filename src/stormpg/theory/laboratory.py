@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stormpg.engine.iteration import LIMIT
 from stormpg.envs import make
 from stormpg.envs.named import check_name
 from stormpg.errors import choose
-from stormpg.experiments.paper import settings_for
-from stormpg.experiments.study import Tuning, claimed
-from stormpg.experiments.tuning import FRESH_SEED, best_setting, tuning_units
-from stormpg.experiments.units import Unit
-from stormpg.experiments.workshop import Workshop
-from stormpg.iteration import LIMIT
-from stormpg.policies import policy_for
-from stormpg.reading import as_record
-from stormpg.theory import advice, errors, lemmas, rates, where
+from stormpg.paper import settings_for
+from stormpg.policies.constructors import policy_for
+from stormpg.runs.reading import as_record
+from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
+from stormpg.studies.study import Tuning, claimed
+from stormpg.studies.units import Unit
+from stormpg.studies.workspace import Workshop
+from stormpg.theory import advice, lemmas, payoff, rates, tracking_error
 
 GAMMA = 0.99  # of the adviser's environments
 ENVIRONMENTS = {  # trajectories that each setting is given; of a search, 12 configurations with a third of the seeds
@@ -47,11 +47,11 @@ class Size:
     prescribed: int = 400_000  # iterations of a run, at most; and trajectories of the others:
     tuned: int = 15_000
     mapped: int = 2500
-    noises: tuple[float, ...] = where.NOISES  # of the map, with these horizons and batches
-    horizons: tuple[int, ...] = where.HORIZONS
-    batches: tuple[int, ...] = where.BATCHES
+    noises: tuple[float, ...] = payoff.NOISES  # of the map, with these horizons and batches
+    horizons: tuple[int, ...] = payoff.HORIZONS
+    batches: tuple[int, ...] = payoff.BATCHES
     grid_batches: tuple[int, ...] = lemmas.BATCHES
-    methods: tuple[str, ...] = tuple(errors.SETTINGS)  # whose tracking errors are measured ...
+    methods: tuple[str, ...] = tuple(tracking_error.SETTINGS)  # whose tracking errors are measured ...
     compared: tuple[str, ...] = rates.METHODS  # ... and whose rates
     pilot: int = 100
     environments: tuple[str, ...] = tuple(ENVIRONMENTS)
@@ -88,11 +88,11 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
         )
     for name, horizon, B in cells(size):
         made[f"map/{name}-{horizon}-{B}.json"] = functools.partial(
-            where.measure, name, horizon, B, min(size.problems, 2), size.seeds, size.mapped, size.noises
+            payoff.measure, name, horizon, B, min(size.problems, 2), size.seeds, size.mapped, size.noises
         )
     for kind in ("finite", "linear"):
         for name in size.methods:
-            work = functools.partial(errors.along_training, kind, 0, name, size.many_seeds, size.tracked)
+            work = functools.partial(tracking_error.along_training, kind, 0, name, size.many_seeds, size.tracked)
             made[f"errors/{kind}/{name}.json"] = work
     for seed in range(size.problems):
         made[f"lemmas/exact-{seed}.json"] = functools.partial(lemmas.exact_sides, seed, size.pairs)
@@ -156,7 +156,7 @@ def size_of(about: Mapping[str, Any], file: Path) -> Size:
     size = as_record(Size, about, str(file), few | many)
     for env in size.environments:
         check_name(env, file)
-    for names, known in ((size.methods, errors.SETTINGS), (size.compared, rates.METHODS)):
+    for names, known in ((size.methods, tracking_error.SETTINGS), (size.compared, rates.METHODS)):
         for name in names:
             choose("method", name, known)
     return size

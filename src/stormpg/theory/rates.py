@@ -15,7 +15,7 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs.chain import Tables
-from stormpg.stats import Interval, percentiles
+from stormpg.studies.statistics import Interval, percentiles
 from stormpg.theory import tabular
 from stormpg.theory.bounds import Prescription, prescriptions
 from stormpg.theory.constants import Measured, measured
@@ -185,7 +185,7 @@ def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds:
         largest = Measured(*(max(values) for values in zip(*constants, strict=True)))
         curves: list[list[tuple[Algorithm, Curve]]] = [[] for _ in tables]
         for group in candidates(algorithm, largest):
-            units = max(1, most // group[0].schedule.unit)
+            units = max(1, most // group[0].schedule.unit_size)
             descent = Descent(FAMILY, [(one, 0.0) for one in tables], group, range(2 * seeds)).go_on(units)
             for mine, means in zip(curves, running(descent["gradient"]), strict=True):
                 mine += [(one, Curve(m, descent.trajectories).thinned()) for one, m in zip(group, means, strict=True)]

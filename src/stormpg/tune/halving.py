@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stormpg import files
 from stormpg.errors import InputError, PartsFailed, legible
-from stormpg.experiments.workshop import Part, Workshop
-from stormpg.reading import read_object
+from stormpg.runs import files
+from stormpg.runs.reading import read_object
+from stormpg.studies.workspace import Part, Workshop
 from stormpg.tune.packs import Found, packed, run_pack, trial
 from stormpg.tune.plan import Search
 

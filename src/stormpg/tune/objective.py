@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stormpg.columns import Columns, mean_return
 from stormpg.errors import InputError, choose
-from stormpg.experiments.protocols import WINDOW, grid_for
-from stormpg.stats import curves, first_reach, iqm
+from stormpg.runs.table import Columns, mean_return
+from stormpg.studies.protocols import WINDOW, grid_for
+from stormpg.studies.statistics import curves, first_reach, iqm
 
 KINDS = {
     "area": "IQM over seeds of the mean return over the whole run (the area under its curve)",

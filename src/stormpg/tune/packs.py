@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stormpg import files
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.columns import Columns
+from stormpg.engine.iteration import Budget
 from stormpg.envs import OutsideEnvironment, make
 from stormpg.errors import InputError
-from stormpg.experiments.units import split_settings
-from stormpg.iteration import begin
-from stormpg.options import POLICY_OPTIONS, policy_settings
-from stormpg.parallel import RUNS_IN_A_BLOCK
-from stormpg.policies import policy_for
+from stormpg.machine.blocks import RUNS_IN_A_BLOCK
+from stormpg.policies.constructors import policy_for
+from stormpg.runs import files
+from stormpg.runs.options import POLICY_OPTIONS, policy_settings
+from stormpg.runs.table import Columns
+from stormpg.runs.training import Plan, Training
+from stormpg.studies.units import split_settings
 from stormpg.train import check_budget, check_training
-from stormpg.training import Training
 from stormpg.tune.plan import Problem
 from stormpg.tune.space import Space, ends
 
@@ -49,7 +49,7 @@ def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any
     """The algorithm and the policy of a trial; InputError where it cannot be run."""
     own, policy = parted(settings)
     algorithm = make_algorithm(problem.algorithm, **own)
-    check_budget(algorithm, problem.trajectories)
+    check_budget(algorithm.schedule.S0, problem.trajectories)
     return algorithm, policy_for(make(problem.env), **policy)
 
 
@@ -84,7 +84,7 @@ def run_pack(
     reached = None if before is None else unpacked(training, problem, before, kept)
     compiled = jax.default_backend() == "cpu" and not isinstance(training.env, OutsideEnvironment)
     block = RUNS_IN_A_BLOCK if compiled else None
-    result = training.run(problem.trajectories, block=block, before=reached, pause=pause)
+    result = training.run(Budget(problem.trajectories), Plan(block=block, before=reached, pause=pause))
     tables = split_settings({name: result.columns[name] for name in NEEDED}, len(trials))
     diverged = np.asarray(result.states.diverged).reshape(len(trials), -1).sum(axis=1)
     return Found(
@@ -114,5 +114,4 @@ def unpacked(training: Training, problem: Problem, content: bytes, kept: Sequenc
     tables = split_settings(columns, int(columns["setting"].max()) + 1)
     chosen = [{**tables[old], "setting": np.full_like(tables[old]["setting"], new)} for new, old in enumerate(kept)]
     table = {name: np.concatenate([one[name] for one in chosen]) for name in NEEDED}
-    like = jax.eval_shape(jax.vmap(begin), *training.runs)
-    return training.result(problem.trajectories, table, files.fill(like, states, "a pack"), complete=False)
+    return training.result(problem.trajectories, table, files.fill(training.shapes(), states, "a pack"), complete=False)

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stormpg import files
 from stormpg.errors import InputError, shown
-from stormpg.experiments.units import drop_programs, give_memory_back
-from stormpg.experiments.workshop import Workshop
-from stormpg.reading import read_text
+from stormpg.runs import files
+from stormpg.runs.reading import read_text
+from stormpg.studies.units import drop_programs, give_memory_back
+from stormpg.studies.workspace import Workshop
 from stormpg.tune.halving import halved
 from stormpg.tune.plan import Search
-from stormpg.tune.study import asked, tell, trials_of
+from stormpg.tune.storage import asked, tell, trials_of
 
 GENERATIONS = 4  # after which compiled programs are dropped: a space may have any number of shapes
 OWNER = "owner"  # the file with the name under which this folder asks for trials

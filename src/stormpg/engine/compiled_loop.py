@@ -1,0 +1,215 @@
+"""The compiled loop: a chunk of iterations of an environment in JAX is one program over a batch of runs.
+
+The unit of a schedule (an epoch, or a single step) is a scan without branches; a chunk is a loop of units over all
+runs at once.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from optax.tree_utils import tree_where
+
+from stormpg.algorithms import Algorithm
+from stormpg.engine.iteration import Budget, Row, Setup, State, begin, cost, due, learn, unfinished, wanted
+from stormpg.envs.base import Environment
+from stormpg.machine.blocks import as_here, block_size, cores, devices
+from stormpg.machine.xla import OFTEN, ONCE, Program
+from stormpg.sampling.rollouts import rollout
+from stormpg.schedules import Pattern
+from stormpg.trajectories import RUNS, Batch, over_runs
+
+CHUNK = 32  # units between two returns to Python, at least
+LONGER = 8  # so many times that where units are small: returning costs about a millisecond
+SMALL = 500  # slots (trajectories × horizon of all runs) of a unit for the longest chunk; twice of it, half as long ...
+FEW_BLOCKS = 4  # up to so many, a program that starts them had better be compiled fast than run fast
+
+
+def iterate(setup: Setup, state: State, large: bool, budget: Budget) -> tuple[State, Row]:
+    """An iteration with a batch of this size, if it is due and within the budget."""
+    live = due(setup, state, large, budget)
+
+    def compute(state: State) -> tuple[State, Row]:
+        batches = tuple(
+            Batch(rollout(setup.env, setup.policy, params, key, n, setup.horizon), params)
+            for n, params, key in wanted(setup, state, large)
+        )
+        return learn(setup, state, large, batches)
+
+    if setup.algorithm.schedule.by_chance:
+        skip = lambda state: (state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute, state)[1]))
+        after, row = jax.lax.cond(over_runs(live.astype(int)) > 0, compute, skip, state)
+    else:
+        after, row = compute(state)
+    return tree_where(live, after, state), row._replace(live=live)
+
+
+def follow(pattern: Pattern, setup: Setup, state: State, budget: Budget) -> tuple[State, Row]:
+    """The iterations of a pattern, one after the other. Rows are [iterations]."""
+    parts = []
+    for large, times in pattern:
+        one = lambda state, _, large=large: iterate(setup, state, large, budget)
+        state, rows = jax.lax.scan(one, state, length=times) if times > 1 else one(state, None)
+        parts.append(rows if times > 1 else jax.tree.map(lambda x: x[None], rows))
+    return state, jax.tree.map(lambda *rows: jnp.concatenate(rows), *parts)
+
+
+def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[..., tuple[State, Row | None]]:
+    """`one` for every run of a batch: the runs are the first axis of what it takes and of states, the second of rows.
+
+    A lone run is not mapped: with an axis of length one XLA picks slower matrix products.
+    """
+
+    def all_runs(*batch: Any) -> tuple[State, Row | None]:
+        if len(jax.tree.leaves(batch[-1])[0]) > 1:
+            return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(*batch)
+        state, rows = one(*jax.tree.map(lambda x: x[0], batch))
+        return jax.tree.map(lambda x: x[None], state), jax.tree.map(lambda x: x[:, None], rows)
+
+    return all_runs
+
+
+@functools.partial(Program, options=ONCE, static_argnames=("env", "horizon"))
+def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget):
+    """The states of all runs, after the iterations that come before the units. Rows are [iterations, runs], or None."""
+
+    def one(policy: Any, algorithm: Algorithm, seed: Array) -> tuple[State, Row | None]:
+        setup, first = Setup(env, horizon, policy, algorithm), algorithm.schedule.first
+        state = begin(setup, seed)
+        return follow(first, setup, state, budget) if first else (state, None)
+
+    return over_all_runs(one)(policy, algorithm, seeds)
+
+
+def chunk_length(trajectories: int, horizon: int, runs: int) -> int:
+    """How many units make a chunk. `trajectories`: of a unit."""
+    return CHUNK * max(1, LONGER * SMALL // max(SMALL, runs * trajectories * horizon))
+
+
+def unit_cost(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State) -> int:
+    """The trajectories of a unit, at most. The runs are the first axis of all arguments."""
+    policy, algorithm, state = jax.tree.map(lambda x: x[0], (policy, algorithm, states))
+    setup = Setup(env, horizon, policy, algorithm)
+    return sum(times * cost(setup, state, large) for large, times in algorithm.schedule.unit)
+
+
+class Chunk(NamedTuple):
+    """What a chunk of units gives."""
+
+    units: Any  # their number
+    states: State
+    rows: Any  # a `Row` of [units, iterations of a unit, runs]; the first `units` of them count
+    more: Any  # whether a run has more to do
+
+
+@functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
+def chunk(
+    env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array
+) -> Chunk:
+    """Units of all runs, ending early when no run's budget holds another, or all have come to `pause` trajectories."""
+    pattern = algorithm.schedule.unit
+    one = lambda policy, algorithm, state: follow(pattern, Setup(env, horizon, policy, algorithm), state, budget)
+    every_run = jax.jit(over_all_runs(one))  # so that it is traced once, for its shapes and for its use
+    runs, shapes = len(states.trajectories), jax.eval_shape(every_run, policy, algorithm, states)[1]
+    length = chunk_length(unit_cost(env, horizon, policy, algorithm, states), horizon, runs)
+    blank = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
+
+    def going(states: State) -> Array:
+        """Whether a run has more to do."""
+        more = jax.vmap(lambda p, a, s: unfinished(Setup(env, horizon, p, a), s, budget))(policy, algorithm, states)
+        return (more & (states.trajectories < pause)).any()
+
+    def advance(carry: tuple[Array, State, Row]) -> tuple[Array, State, Row]:
+        count, states, recorded = carry
+        states, rows = every_run(policy, algorithm, states)
+        return count + 1, states, jax.tree.map(lambda all, new: all.at[count].set(new), recorded, rows)
+
+    done = jax.lax.while_loop(lambda c: (c[0] < length) & going(c[1]), advance, (jnp.zeros((), dtype=int), states, blank))
+    return Chunk(*done, going(done[1]))
+
+
+start_often = Program(start.function, OFTEN, start.static_argnames)  # slower to compile, and faster to run
+
+
+class CompiledLoop:
+    """How an environment in JAX is run: a chunk of units of a block of runs is one program.
+
+    `blocks`: their number: each of them starts once. The other arguments are for the loop outside JAX.
+    """
+
+    def __init__(self, env: Environment, horizon: int, blocks: int = 1, *others: Any) -> None:
+        self.env, self.horizon, self.blocks = env, horizon, blocks
+        self.devices = devices()[:blocks]
+        self.compiling = ThreadPoolExecutor(1)
+
+    @staticmethod
+    def block(runs: int) -> int:
+        """How many runs are computed together on this machine."""
+        where = devices()
+        if where[0].platform == "cpu":
+            return block_size(runs, max(cores(), len(where)))
+        return -(-runs // len(where))
+
+    @property
+    def goes_ahead(self) -> bool:
+        """Whether the next chunk can be computed while the rows of one are read."""
+        return jax.default_backend() != "cpu"
+
+    @property
+    def starter(self) -> Program:
+        return start if self.blocks <= FEW_BLOCKS else start_often
+
+    def place(self, number: int) -> jax.Device | None:
+        """Where a block is computed; None: as JAX has it."""
+        return self.devices[number % len(self.devices)] if len(self.devices) > 1 else None
+
+    def prepare(self, block: tuple[Any, Algorithm, Any]) -> int:
+        """Compile the program of a chunk while the first batch is sampled. How many blocks may be computed at once."""
+        program = self.lowered(*block, self.place(0))
+        self.compiling.submit(as_here(_compile), program)
+        if self.blocks > 1 and calls_a_library(program):  # one block has no other to wait for
+            return 1 if self.devices[0].platform == "cpu" else len(self.devices)
+        return max(cores(), len(self.devices))
+
+    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
+        return self.starter(self.env, self.horizon, policy, algorithm, seeds, budget)
+
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
+        return chunk(self.env, self.horizon, policy, algorithm, states, budget, pause)
+
+    def lowered(self, policy: Any, algorithm: Algorithm, seeds: Any, device: jax.Device | None = None) -> Any:
+        """The program of a chunk before it is compiled. What is traced for it is not traced again.
+
+        `device`: which its arguments are bound to, if they are.
+        """
+        pause = jnp.asarray(0)
+        budget = Budget(pause, pause)
+        states = self.starter.eval_shape(self.env, self.horizon, policy, algorithm, seeds, budget)[0]
+        if device is not None:
+            policy, algorithm, budget, pause = jax.device_put((policy, algorithm, budget, pause), device)
+            there = jax.sharding.SingleDeviceSharding(device)
+            bound = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there, weak_type=x.weak_type)
+            states = jax.tree.map(bound, states)
+        return chunk.lower(self.env, self.horizon, policy, algorithm, states, budget, pause)
+
+    def close(self) -> None:
+        self.compiling.shutdown()
+
+
+def _compile(program: Any) -> None:
+    """Whoever needs the program waits for this, or meets the same error."""
+    with contextlib.suppress(Exception):
+        program.compile()
+
+
+def calls_a_library(program: Any) -> bool:
+    """Whether a lowered program calls LAPACK or the like, as a policy or a step of the user's may.
+
+    Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
+    """
+    return "custom_call" in program.as_text()

@@ -1,0 +1,225 @@
+"""One iteration of any algorithm: what it wants sampled, and what it learns from that.
+
+Nothing here knows how trajectories are sampled, so the same functions serve the compiled loop and environments that live
+outside JAX.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from optax.tree_utils import tree_where
+
+from stormpg.algorithms import Algorithm
+from stormpg.contract import START, Here, Moment, Sample, Tracked
+from stormpg.records import Tree, add, all_finite, as_float, norm
+from stormpg.sampling import empty_batch
+from stormpg.trajectories import Batch, discounted, mean_return
+
+
+class State(NamedTuple):
+    """Everything a seed's run consists of."""
+
+    key: Array  # of the seed: it never changes, see `Moment.key`
+    params: Tree  # ξ_t
+    memory: Tree  # the tracker's
+    step: Tree  # the step's
+    schedule: Tree  # the schedule's
+    uniform: Tree  # an iterate drawn uniformly from ξ_0..ξ_{t−1}: Algorithm 1's output
+    best: Tree  # the parameters whose own batch, sampled at them, had the largest mean return
+    best_return: Array
+    diverged: Array  # whether it once left the finite numbers; its parameters are frozen since
+    iteration: Array  # t
+    trajectories: Array  # sampled so far
+    steps: Array  # of the environment, sampled so far; it stays at LIMIT where it would pass it
+
+
+LIMIT = 2**31 - 1  # of what is counted, in 32 bits
+
+
+class Budget(NamedTuple):
+    """What a run may sample: no batch goes beyond the trajectories, and none begins after the steps."""
+
+    trajectories: Any = LIMIT
+    steps: Any = LIMIT
+
+    def holds(self, state: State, cost: Any) -> Array:
+        """Whether an iteration that samples `cost` trajectories is within it."""
+        return (state.trajectories + cost <= self.trajectories) & (state.steps < self.steps)
+
+
+class Row(NamedTuple):
+    """What is recorded of an iteration."""
+
+    live: Array  # False: the iteration did not take place
+    large: Array
+    batch: Array  # trajectories sampled in it
+    steps: Array  # environment steps sampled in it
+    mean_return: Array  # of the batch that the tracker used; sampled at ξ_t unless it wanted another point
+    discounted_return: Array
+    gradient_norm: Array  # ‖g_t‖
+    weight_mean: Array  # of the importance weights of the correction, over the steps taken
+    weight_max: Array
+    effective_sample_size: Array  # (Σw)²/Σw² over the weights of whole trajectories
+    diverged: Array
+    info: dict[str, Array]  # what the tracker adds
+
+
+class Setup(NamedTuple):
+    """What a run is computed with."""
+
+    env: Any  # an environment in JAX, or outside
+    horizon: int
+    policy: Any
+    algorithm: Algorithm
+
+
+def begin(setup: Setup, seed: Any) -> State:
+    """The state of a seed before its first batch."""
+    key, algorithm = jax.random.key(seed), setup.algorithm
+    params = setup.policy.init(jax.random.fold_in(key, START))
+    zero = jnp.zeros((), dtype=int)
+    return State(
+        key=key,
+        params=params,
+        memory=algorithm.tracker.init(params, lambda n: empty_batch(setup.env, setup.policy, params, n, setup.horizon)),
+        step=algorithm.step.init(params),
+        schedule=algorithm.schedule.init(),
+        uniform=params,
+        best=params,
+        best_return=as_float(-jnp.inf),
+        diverged=jnp.zeros((), dtype=bool),
+        iteration=zero,
+        trajectories=zero,
+        steps=zero,
+    )
+
+
+def here_at(setup: Setup, state: State, large: bool) -> Here:
+    """What the parts of an algorithm may know of the next iteration."""
+    algorithm = setup.algorithm
+    n = algorithm.schedule.S0 if large else algorithm.schedule.B
+    return Here(state.key, state.iteration, state.params, setup.policy, algorithm.estimator, large, n)
+
+
+class Wanted(NamedTuple):
+    """A batch to be sampled."""
+
+    n: int
+    params: Tree
+    key: Array
+
+
+def wanted(setup: Setup, state: State, large: bool) -> tuple[Wanted, ...]:
+    """What the next iteration wants sampled."""
+    here = here_at(setup, state, large)
+    samples: tuple[Sample, ...] = setup.algorithm.tracker.wants(here, state.memory)
+    names = ["rollout", *(f"rollout {number}" for number in range(1, len(samples)))]
+    points = [state.params if sample.params is None else sample.params for sample in samples]
+    return tuple(Wanted(sample.n, point, here.key(name)) for sample, point, name in zip(samples, points, names, strict=False))
+
+
+def wanted_sizes(setup: Setup, state: State, large: bool) -> tuple[int, ...]:
+    """The numbers of trajectories of the batches that an iteration wants. `state`: any, or the shapes of one."""
+    sizes: list[int] = []
+
+    def count(policy: Any, algorithm: Algorithm, state: State) -> None:
+        here = here_at(Setup(setup.env, setup.horizon, policy, algorithm), state, large)
+        sizes.extend(sample.n for sample in algorithm.tracker.wants(here, state.memory))
+
+    jax.eval_shape(count, setup.policy, setup.algorithm, state)
+    return tuple(sizes)
+
+
+def cost(setup: Setup, state: State, large: bool) -> int:
+    """The number of trajectories that an iteration samples."""
+    return sum(wanted_sizes(setup, state, large))
+
+
+def is_large(setup: Setup, state: State) -> Array:
+    """Whether the next batch is a large one."""
+    return jnp.asarray(setup.algorithm.schedule.large(state.schedule, Moment(state.key, state.iteration)))
+
+
+def unfinished(setup: Setup, state: State, budget: Budget) -> Array:
+    """Whether the budget holds another iteration."""
+    large, small = (cost(setup, state, size) for size in (True, False))
+    return budget.holds(state, jnp.where(is_large(setup, state), large, small))
+
+
+def due(setup: Setup, state: State, large: bool, budget: Budget) -> Array:
+    """Whether the next iteration is of this size, and within the budget."""
+    return (is_large(setup, state) == large) & budget.holds(state, cost(setup, state, large))
+
+
+def learn(setup: Setup, state: State, large: bool, batches: tuple[Batch, ...]) -> tuple[State, Row]:
+    """Iteration t: from the batches that were wanted, g_t and ξ_{t+1}."""
+    here, policy, algorithm = here_at(setup, state, large), setup.policy, setup.algorithm
+    tracked = algorithm.tracker.track(here, batches, state.memory)
+    moved, step = algorithm.step.apply(here, tracked, state.step)
+    length, size = norm(add(moved, state.params, -1.0)), norm(tracked.gradient)
+    rate = length / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
+    if hasattr(policy, "observe"):  # what a policy learns from its batches other than by a gradient
+        seen = state.params
+        for batch in batches:
+            seen = moved = policy.observe(seen, moved, batch.trajectories)
+    # A seed that leaves the finite numbers stays at its last finite state, continues to sample there, and says so.
+    good = all_finite((tracked.gradient, moved, step)) & ~state.diverged
+    old, new = (state.params, state.memory, state.step), (moved, tracked.memory, step)
+    params, memory, step = tree_where(good, new, old)
+    row = recorded(here, tracked, batches, size, ~good)
+    best, best_return = best_of(state, batches)
+    after = State(
+        key=state.key,
+        params=params,
+        memory=memory,
+        step=step,
+        schedule=algorithm.schedule.after(state.schedule, large, jnp.where(good, rate, jnp.nan)),
+        # A reservoir of one: the t-th iterate replaces the kept one with probability 1/(t+1).
+        uniform=tree_where(here.uniform("uniform") < 1 / (state.iteration + 1), state.params, state.uniform),
+        best=best,
+        best_return=best_return,
+        diverged=~good,
+        iteration=state.iteration + 1,
+        trajectories=state.trajectories + row.batch,
+        steps=jnp.minimum(state.steps, LIMIT - row.steps) + row.steps,
+    )
+    return after, row
+
+
+def best_of(state: State, batches: tuple[Batch, ...]) -> tuple[Tree, Array]:
+    """The best parameters so far, and the mean return of the batch that they sampled."""
+    best, largest = state.best, state.best_return
+    for batch in batches:
+        reward = mean_return(batch.trajectories)
+        better = reward > largest
+        best, largest = tree_where(better, batch.sampled_at, best), jnp.where(better, reward, largest)
+    return best, largest
+
+
+def recorded(here: Here, tracked: Tracked, batches: tuple[Batch, ...], size: Array, diverged: Array) -> Row:
+    """The row of an iteration that took place."""
+    shown = tracked.batch.trajectories
+    weight = jnp.ones_like(shown.mask) if tracked.weight is None else tracked.weight
+    steps = sum((batch.trajectories.mask.sum() for batch in batches), jnp.zeros(()))
+    return Row(
+        live=jnp.ones((), dtype=bool),
+        large=jnp.full((), here.large),
+        batch=jnp.full((), sum(len(batch.trajectories.mask) for batch in batches)),
+        steps=steps.astype(int),
+        mean_return=mean_return(shown),
+        discounted_return=discounted(shown, here.estimator.gamma).sum(axis=1).mean(),
+        gradient_norm=size,
+        weight_mean=(weight * shown.mask).sum() / shown.mask.sum(),
+        weight_max=jnp.where(shown.mask > 0, weight, 0.0).max(),
+        effective_sample_size=effective_sample_size(weight[:, -1]),
+        diverged=diverged,
+        info={name: jnp.asarray(value) for name, value in tracked.info.items()},
+    )
+
+
+def effective_sample_size(weight: Array) -> Array:
+    """(Σw)²/Σw², from weights scaled by the largest so that no square overflows."""
+    scaled = weight / jnp.maximum(weight.max(), jnp.finfo(weight.dtype).tiny)
+    return scaled.sum() ** 2 / jnp.maximum((scaled**2).sum(), jnp.finfo(weight.dtype).tiny)

@@ -1,0 +1,133 @@
+"""The loop for environments outside JAX: what an iteration wants is played in slots; all else is as in the compiled loop."""
+
+import functools
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from stormpg.algorithms import Algorithm
+from stormpg.engine.compiled_loop import Chunk
+from stormpg.engine.iteration import Budget, Row, Setup, State, begin, due, learn, unfinished, wanted, wanted_sizes
+from stormpg.envs.base import OutsideEnvironment
+from stormpg.errors import Forecast
+from stormpg.machine.stopping import Stop
+from stormpg.records import Tree
+from stormpg.sampling.episodes import Sampler, with_log_probs
+from stormpg.sampling.ray_actors import RaySampler
+from stormpg.schedules import Pattern
+from stormpg.trajectories import Batch, Trajectories
+
+
+@functools.partial(jax.jit, static_argnames=("env", "horizon", "large"))
+def ask(
+    env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget
+) -> tuple[Array, list[tuple[Tree, Array]]]:
+    """Whether an iteration with a batch of this size takes place, and the parameters and the key of each batch it wants."""
+    setup = Setup(env, horizon, policy, algorithm)
+    return due(setup, state, large, budget), [(params, key) for _, params, key in wanted(setup, state, large)]
+
+
+@functools.partial(jax.jit, static_argnames=("env", "horizon", "large"))
+def answer(
+    env: OutsideEnvironment,
+    horizon: int,
+    policy: Any,
+    algorithm: Algorithm,
+    state: State,
+    large: bool,
+    sampled: list[Trajectories],
+) -> tuple[State, Row]:
+    """What an iteration learns from the trajectories that it asked for."""
+    setup = Setup(env, horizon, policy, algorithm)
+    points = [params for _, params, _ in wanted(setup, state, large)]
+    batches = (Batch(with_log_probs(policy, at, taken), at) for at, taken in zip(points, sampled, strict=True))
+    return learn(setup, state, large, tuple(batches))
+
+
+@functools.partial(jax.jit, static_argnames=("env", "horizon"))
+def more(env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Budget) -> Array:
+    return unfinished(Setup(env, horizon, policy, algorithm), state, budget)
+
+
+class PythonLoop:
+    """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk.
+
+    `workers`: the number of Ray actors; None: in this process. `runs`: their number, to tell how long all will take.
+    """
+
+    goes_ahead = False
+
+    def __init__(
+        self,
+        env: OutsideEnvironment,
+        horizon: int,
+        blocks: int = 1,
+        workers: int | None = None,
+        runs: int = 1,
+        stop: Stop | None = None,
+    ) -> None:
+        self.env, self.horizon, self.devices = env, horizon, list[jax.Device]()
+        self.sizes: dict[bool, tuple[int, ...]] = {}  # of the batches of an iteration, by whether it is large
+        self.sampler = Sampler(env, horizon) if workers is None else RaySampler(env, horizon, workers)
+        self.forecast = Forecast(env.name, runs)
+        self.sampler.stop = stop
+
+    @staticmethod
+    def block(runs: int) -> int:
+        return 1
+
+    def place(self, number: int) -> None:
+        """As JAX has it."""
+
+    def prepare(self, block: Any) -> int:
+        """How many blocks may be computed at once."""
+        return 1
+
+    def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
+        policy, algorithm, seed = first_of((policy, algorithm, seeds))
+        state, rows = begin(Setup(self.env, self.horizon, policy, algorithm), seed), None
+        if algorithm.schedule.first:
+            state, rows = self.follow(algorithm.schedule.first, policy, algorithm, state, budget)
+        return jax.tree.map(lambda x: x[None], state), rows
+
+    def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
+        """One unit, after which one may pause anyway."""
+        policy, algorithm, state = first_of((policy, algorithm, states))
+        state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
+        going = bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
+        states, rows = jax.tree.map(lambda x: x[None], (state, rows))
+        return Chunk(np.asarray(rows is not None, int), states, rows, np.asarray(going))
+
+    def follow(
+        self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget
+    ) -> tuple[State, Row | None]:
+        """Those iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
+        rows = []
+        for large in (large for large, times in pattern for _ in range(times)):
+            setup = (self.env, self.horizon, policy, algorithm, state, large)
+            live, points = ask(*setup, budget)
+            if live:
+                sizes = self.sizes.get(large) or self.sizes.setdefault(large, wanted_sizes(Setup(*setup[:4]), state, large))
+                sampled = [self.batch(policy, at, key, n, budget) for (at, key), n in zip(points, sizes, strict=True)]
+                state, row = answer(*setup, sampled)
+                rows.append(row)
+        return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
+
+    def batch(self, policy: Any, params: Tree, key: Array, n: int, budget: Budget) -> Trajectories:
+        """n trajectories, without their log-probabilities."""
+        began = time.perf_counter()
+        sampled = self.sampler.sample(policy, params, key, n)
+        share = max(n / int(budget.trajectories), float(np.sum(sampled.mask)) / int(budget.steps))
+        self.forecast.count(share, time.perf_counter() - began)
+        return sampled
+
+    def close(self) -> None:
+        self.sampler.close()
+
+
+def first_of(tree: Any) -> Any:
+    """The one run of a block."""
+    return jax.tree.map(lambda x: x[0], tree)

@@ -1,0 +1,29 @@
+"""Fused kernels, where they apply: on a GPU, in float32, for a policy whose network has one hidden layer.
+
+`trajectories` and `scores` ask here and take the plain way otherwise. STORMPG_FUSED=0 switches the kernels off.
+"""
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from stormpg.machine.xla import platform
+from stormpg.policies.families import Categorical, Gaussian
+from stormpg.policies.networks import MLP
+from stormpg.records import Tree
+
+MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # what fits into the registers of a program
+
+
+def applies(policy: Any, params: Tree) -> bool:
+    """Whether the kernels can do this policy's log-probabilities and scores. A subclass may do anything, so it is not asked."""
+    if os.environ.get("STORMPG_FUSED") == "0" or platform() not in ("gpu", "cuda"):
+        return False
+    network = policy.mean if type(policy) is Gaussian else policy.logits if type(policy) is Categorical else None
+    if type(network) is not MLP or len(network.sizes) != 3:
+        return False
+    inputs, width, outputs = network.sizes
+    small = inputs <= MOST_INPUTS and width <= WIDEST and outputs <= MOST_OUTPUTS
+    return small and all(jnp.result_type(leaf) == jnp.float32 for leaf in jax.tree.leaves(params))

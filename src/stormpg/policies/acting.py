@@ -1,0 +1,87 @@
+"""Acting outside JAX: a policy with its parameters as functions of NumPy arrays.
+
+A built-in policy acts in NumPy alone, which for a few observations is faster than to call a compiled program; any other
+one is compiled once for each shape.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stormpg.policies.families import Categorical, Gaussian, MultiCategorical, table_rows
+from stormpg.policies.networks import MLP, Table
+from stormpg.policies.normalisation import Normalised
+from stormpg.records import Opaque, Tree, traceable
+
+Function = Callable[..., np.ndarray]
+
+
+class Actor(NamedTuple):
+    """A policy at ξ, for batches of observations."""
+
+    act: Function  # (observations [n, ...], noise [n, ...]) -> actions [n, ...]
+    mode: Function  # observations -> actions
+
+
+def actor(policy: Any, params: Tree) -> Actor:
+    """The policy at ξ = `params`."""
+    policy = policy.content if isinstance(policy, Opaque) else policy
+    if isinstance(policy, Normalised):
+        scale, inner = numpy_scale(policy, params), actor(policy.policy, params["policy"])
+        return Actor(lambda seen, noise: inner.act(scale(seen), noise), lambda seen: inner.mode(scale(seen)))
+    if isinstance(policy, Gaussian) and (mean := numpy_network(policy.mean, params["mean"])):
+        sigma, placed = np.asarray(policy.deviation(params)), policy.placed
+        return Actor(lambda seen, noise: placed(mean(seen)) + sigma * noise, lambda seen: placed(mean(seen)))
+    if isinstance(policy, Categorical) and (logits := numpy_network(policy.logits, params["logits"])):
+        return Actor(
+            lambda seen, noise: np.argmax(logits(seen) + noise, axis=-1), lambda seen: np.argmax(logits(seen), axis=-1)
+        )
+    if isinstance(policy, MultiCategorical) and (together := numpy_network(policy.logits, params["logits"])):
+        chosen = functools.partial(_largest, policy.sizes)
+        return Actor(lambda seen, noise: chosen(together(seen) + noise), lambda seen: chosen(together(seen)))
+    wrapped = traceable(policy)
+    draw = "act" if hasattr(policy, "noise") and hasattr(policy, "act") else "sample"
+    return Actor(
+        lambda seen, noise: np.asarray(_compiled(draw, wrapped, params, seen, noise)),
+        lambda seen: np.asarray(_compiled("mode", wrapped, params, seen, None)),
+    )
+
+
+def numpy_network(network: Any, params: Tree) -> Function | None:
+    """The network at these parameters, where NumPy can do it."""
+    if isinstance(network, MLP):
+        layers = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in params]
+
+        def outputs(seen: np.ndarray) -> np.ndarray:
+            for weight, bias in layers[:-1]:
+                seen = np.tanh(seen @ weight + bias)
+            return seen @ layers[-1][0] + layers[-1][1]
+
+        return outputs
+    if isinstance(network, Table):
+        table = np.asarray(params)
+        return lambda seen: table[seen]
+    return None
+
+
+def _largest(sizes: tuple[int, ...], logits: np.ndarray) -> np.ndarray:
+    return np.argmax(table_rows(np, logits, sizes), axis=-1)
+
+
+def numpy_scale(policy: Normalised, params: Tree) -> Function:
+    shift, spread = (np.asarray(part) for part in policy.shift_and_spread(params))
+    return lambda seen: np.clip((seen - shift) / spread, -policy.clip, policy.clip)
+
+
+def _function(kind: str, policy: Any, params: Tree, seen: Any, noise: Any) -> Any:
+    if kind == "mode":
+        return jax.vmap(policy.mode, (None, 0))(params, seen)
+    if kind == "act":
+        return jax.vmap(policy.act, (None, 0, 0))(params, seen, noise)
+    return jax.vmap(policy.sample, (None, 0, 0))(params, noise, seen)
+
+
+_compiled = jax.jit(_function, static_argnames=("kind",))

@@ -1,0 +1,268 @@
+"""The usual policy for an environment, constructors of all policies, and what a policy is called in a run's folder.
+
+What a policy is, and its families, are in `families`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stormpg.envs.base import AnyEnvironment, Box, Discrete, MultiDiscrete, OutsideEnvironment, action_bounds
+from stormpg.errors import InputError, choose, nearest, warn_pictures
+from stormpg.policies.families import Categorical as Categorical
+from stormpg.policies.families import Gaussian as Gaussian
+from stormpg.policies.families import MultiCategorical as MultiCategorical
+from stormpg.policies.families import Policy as Policy
+from stormpg.policies.families import log_probs_of as log_probs_of
+from stormpg.policies.networks import MLP, LinearFeatures, Table, network
+from stormpg.policies.normalisation import Normalised
+from stormpg.records import as_float
+
+WIDEST = 1e5  # a half-width above it says nothing of the actions that are meant: such a bound counts as none
+
+
+def gaussian(
+    mean: Any, action_dim: int, sigma: float = 1.0, learn_sigma: bool = False, *, low: Any = None, high: Any = None
+) -> Gaussian:
+    """A Gaussian policy on a network of the user's: an (init, apply) pair or an Equinox module, giving the mean.
+
+    `low`, `high`: bounds of the actions, a number or one for each dimension; σ and the mean are then in units of their
+    half-width, from their centre, in every dimension that has both.
+    """
+    _positive("sigma", sigma)
+    return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, scale_of(action_dim, low, high))
+
+
+def scale_of(action_dim: int, low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Centre and half-width of each dimension; 0 and 1 where a bound is missing or too far; None where all are so."""
+    if low is None or high is None:
+        return None
+    try:
+        low, high = (np.broadcast_to(np.asarray(bound, float), (action_dim,)) for bound in (low, high))
+    except ValueError:
+        raise InputError(f"the bounds {low}, {high} are not those of {action_dim} actions: give one for each.") from None
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre, half_width = (low + high) / 2, (high - low) / 2
+    bounded = np.isfinite(low) & np.isfinite(high) & (half_width > 0) & (half_width <= WIDEST)
+    centre, half_width = np.where(bounded, centre, 0.0), np.where(bounded, half_width, 1.0)
+    if (centre == 0).all() and (half_width == 1).all():
+        return None
+    return tuple(centre.tolist()), tuple(half_width.tolist())
+
+
+def gaussian_mlp(
+    observation_dim: int,
+    action_dim: int,
+    hidden: Sequence[int] = (64,),
+    sigma: float = 1.0,
+    learn_sigma: bool = False,
+    *,
+    low: Any = None,
+    high: Any = None,
+) -> Gaussian:
+    """The paper's policy: an MLP of tanh units (one hidden layer of 64) gives the mean, σ is fixed. Bounds as in `gaussian`."""
+    return gaussian(MLP((observation_dim, *hidden, action_dim)), action_dim, sigma, learn_sigma, low=low, high=high)
+
+
+def gaussian_linear(
+    psi: Callable[[Array], Array],
+    feature_dim: int,
+    action_dim: int,
+    sigma: float = 1.0,
+    learn_sigma: bool = False,
+    *,
+    low: Any = None,
+    high: Any = None,
+) -> Gaussian:
+    """The paper's §2.3: the mean is ξᵀψ(s). Bounds as in `gaussian`."""
+    return gaussian(LinearFeatures(psi, feature_dim, action_dim), action_dim, sigma, learn_sigma, low=low, high=high)
+
+
+def categorical(logits: Any, actions: int) -> Categorical:
+    """A soft-max policy on a network of the user's: an (init, apply) pair or an Equinox module, giving the logits."""
+    return Categorical(network(logits), actions)
+
+
+def categorical_mlp(observation_dim: int, actions: int, hidden: Sequence[int] = (64,)) -> Categorical:
+    """A soft-max policy whose logits come from an MLP of tanh units."""
+    return categorical(MLP((observation_dim, *hidden, actions)), actions)
+
+
+def multi_categorical(logits: Any, sizes: Sequence[int]) -> MultiCategorical:
+    """Independent choices of these sizes on a network of the user's, giving all their logits one after the other."""
+    sizes = tuple(int(size) for size in sizes)
+    if not sizes or min(sizes) < 1:
+        raise InputError(f"sizes is {sizes}; expected the number of values of each action, at least 1.")
+    return MultiCategorical(network(logits), sizes)
+
+
+def multi_categorical_mlp(observation_dim: int, sizes: Sequence[int], hidden: Sequence[int] = (64,)) -> MultiCategorical:
+    """Independent choices of these sizes whose logits come from one MLP of tanh units."""
+    return multi_categorical(MLP((observation_dim, *hidden, sum(map(int, sizes)))), sizes)
+
+
+def softmax_table(states: int, actions: int) -> Categorical:
+    """A soft-max policy with one logit for each (state, action); observations are integers."""
+    return categorical(Table(states, actions), actions)
+
+
+def with_one(observation: Array) -> Array:
+    """ψ(s) = (s, 1), the feature map of `policy_for(env, kind="gaussian-linear")`."""
+    return jnp.append(observation, 1.0)
+
+
+KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings each one has
+    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "scaled", "normalise"),
+    "gaussian-linear": ("sigma", "learn_sigma", "scaled", "normalise"),
+    "categorical-mlp": ("hidden", "normalise"),
+    "multi-categorical-mlp": ("hidden", "normalise"),
+    "softmax-table": (),
+}
+
+
+SPACES: dict[str, type] = {  # of the actions of each kind
+    "gaussian-mlp": Box,
+    "gaussian-linear": Box,
+    "categorical-mlp": Discrete,
+    "multi-categorical-mlp": MultiDiscrete,
+    "softmax-table": Discrete,
+}
+FAMILIES: dict[type, str] = {Box: "Gaussian", Discrete: "categorical", MultiDiscrete: "multi-categorical"}
+
+
+def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) -> Any:
+    """The usual policy for an environment's spaces, or one of a given kind with its settings.
+
+    Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, scaled), gaussian-linear (sigma, learn_sigma, scaled;
+    ψ(s) = (s, 1)), categorical-mlp (hidden), multi-categorical-mlp (hidden), softmax-table; all but the last also normalise
+    (see `normalised`). `scaled=False`: the actions of a Gaussian policy are in the environment's units, whatever its bounds.
+    """
+    observations, actions = env.observation_space, env.action_space
+    usual = usual_kind(env)
+    kind = choose("policy", kind or usual, KINDS)
+    for name in settings:
+        if name not in KINDS[kind]:
+            raise InputError(f"the policy {kind} has no setting {name!r}: {nearest(name, KINDS[kind])}.")
+    if not isinstance(actions, SPACES[kind]):
+        raise InputError(f"{env.name} has {_actions(env)} and the policy {kind} is {FAMILIES[SPACES[kind]]}: take {usual}.")
+    if isinstance(observations, Discrete) != (kind == "softmax-table"):
+        raise InputError(f"{env.name} has other observations than the policy {kind} takes: take {usual}.")
+    if kind == "softmax-table":
+        return softmax_table(observations.n, actions.n)  # type: ignore[union-attr]
+    assert isinstance(observations, Box), "an observation is one integer or a vector"
+    size, normalise = math.prod(observations.shape), settings.pop("normalise", False)
+    if kind.endswith("-mlp"):
+        warn_pictures(env.name, size, (observations.low, observations.high), normalise)
+    policy = _flat_policy(env, kind, size, settings)
+    return Normalised(policy, size) if normalise else policy
+
+
+def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
+    """A policy of this kind on observations of this size."""
+    actions = env.action_space
+    if isinstance(actions, Discrete):
+        return categorical_mlp(size, actions.n, **settings)
+    if isinstance(actions, MultiDiscrete):
+        return multi_categorical_mlp(size, actions.sizes, **settings)
+    action_dim, scaled = math.prod(actions.shape), settings.pop("scaled", True)
+    low, high = action_bounds(env) if scaled is True else (None, None)
+    if kind == "gaussian-linear":
+        policy = gaussian_linear(with_one, size + 1, action_dim, **settings, low=low, high=high)
+    else:
+        policy = gaussian_mlp(size, action_dim, **settings, low=low, high=high)
+    return policy if isinstance(scaled, bool) else dataclasses.replace(policy, scale=_described_scale(scaled, action_dim))
+
+
+def _described_scale(scale: Any, action_dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """A scale as `describe_policy` gives it."""
+    try:
+        centre, half_width = (tuple(map(float, part)) for part in scale)
+        right = len(centre) == len(half_width) == action_dim and np.isfinite([centre, half_width]).all()
+    except (TypeError, ValueError):
+        right = False
+    if not right or min(half_width) <= 0:
+        raise InputError(
+            f"scaled is {str(scale)[:60]}; expected true, false, or centres and half-widths of {action_dim} actions."
+        )
+    return centre, half_width
+
+
+def usual_kind(env: AnyEnvironment) -> str:
+    """The kind of policy that `policy_for` takes for an environment by itself."""
+    if isinstance(env.observation_space, Discrete):
+        return "softmax-table"
+    return next(kind for kind, space in SPACES.items() if isinstance(env.action_space, space))
+
+
+def _actions(env: AnyEnvironment) -> str:
+    """What kind of actions an environment takes, in words."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return f"{space.n} discrete actions"
+    if isinstance(space, MultiDiscrete):
+        return f"several discrete actions at once, of sizes {list(space.sizes)[:20]}"
+    return f"continuous actions of shape {list(space.shape)}"
+
+
+def describe_policy(policy: Any) -> dict[str, Any] | None:
+    """The kind and settings with which `policy_for` makes this policy again; None for one of the user's own.
+
+    Only a policy that is scaled says so: descriptions from before there was a scale are of policies without one.
+    """
+    if isinstance(policy, Normalised):
+        inner = describe_policy(policy.policy)
+        return None if inner is None else {**inner, "normalise": True}
+    if isinstance(policy, Gaussian):
+        about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
+        about |= {} if policy.scale is None else {"scaled": [list(part) for part in policy.scale]}
+        if isinstance(policy.mean, MLP):
+            return {"kind": "gaussian-mlp", "hidden": list(policy.mean.sizes[1:-1]), **about}
+        if isinstance(policy.mean, LinearFeatures) and policy.mean.psi is with_one:
+            return {"kind": "gaussian-linear", **about}
+    if isinstance(policy, Categorical | MultiCategorical):
+        if isinstance(policy.logits, MLP):
+            kind = "categorical-mlp" if isinstance(policy, Categorical) else "multi-categorical-mlp"
+            return {"kind": kind, "hidden": list(policy.logits.sizes[1:-1])}
+        if isinstance(policy.logits, Table):
+            return {"kind": "softmax-table"}
+    return None
+
+
+def from_description(env: AnyEnvironment, about: Mapping[str, Any]) -> Any:
+    """The policy that `describe_policy` described."""
+    unscaled = {"scaled": False} if str(about.get("kind")).startswith("gaussian") else {}
+    return policy_for(env, **{**unscaled, **about})
+
+
+def check_policy(env: AnyEnvironment, policy: Any) -> None:
+    """InputError where a policy's actions are not the environment's: it samples one, without running anything."""
+    if isinstance(policy, str) or not all(hasattr(policy, name) for name in ("init", "sample", "log_prob", "mode")):
+        raise InputError(
+            f"policy is {policy!r}; expected a policy, such as policy_for(env) or policy_for(env, {usual_kind(env)!r}), or an "
+            "object with init, sample, log_prob and mode."
+        )
+    key = jax.eval_shape(jax.random.key, 0)
+    params = jax.eval_shape(policy.init, key)
+    if isinstance(env, OutsideEnvironment):
+        observation = jax.ShapeDtypeStruct(env.observation_space.shape, jnp.float32)
+    else:
+        observation = jax.eval_shape(env.reset, key)[1]
+    action = jax.eval_shape(policy.sample, params, key, observation)
+    whole = bool(jnp.issubdtype(action.dtype, jnp.integer))
+    shape = () if isinstance(env.action_space, Discrete) else env.action_space.shape
+    if whole == isinstance(env.action_space, Box) or action.shape != shape:
+        raise InputError(
+            f"{env.name} has {_actions(env)} and the policy samples {action.dtype}{list(action.shape)}: take "
+            f"a {FAMILIES[type(env.action_space)]} policy, or policy_for(env)."
+        )
+
+
+def _positive(name: str, value: Any) -> None:
+    if not isinstance(value, jax.core.Tracer) and not value > 0:
+        raise InputError(f"{name} is {value}; expected a number above 0.")

@@ -1,0 +1,207 @@
+"""Policies π_ξ(a|s): Gaussian, categorical, and several categorical ones side by side, on any network.
+
+A policy is anything with four functions, each for one observation:
+
+    init(key) -> params;  sample(params, key, obs) -> action;  log_prob(params, obs, action);  mode(params, obs)
+
+It may also give `noise(key, shape)` and `act(params, obs, noise)`, with sample = act ∘ noise: a rollout then draws all
+its noise at once, which is faster; `in_steps()`, the same policy in the form that a rollout computes fastest; and
+`log_prob_rows(params, observations, actions)`, `log_prob` of many rows, in the form that is fastest to differentiate.
+`kl(params, other, obs)` = KL(π_params ‖ π_other) is needed by the natural-gradient step alone. The fixed σ is a setting, not a
+parameter: ξ holds what the gradient moves, and nothing else.
+
+`policy_for` gives a Gaussian policy the bounds of the actions: it is then one of (a − centre)/half-width, so that σ = 1
+means half the range whatever the units are. Where the bounds are ±1 that is the action itself, and nothing is scaled.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stormpg.policies.networks import Network, on_rows
+from stormpg.records import Tree, as_float, in_steps, own_method, record, static
+
+
+@record
+class Gaussian:
+    """π_ξ(a|s) = N(mean_ξ(s), σ²), independent for each action dimension; σ fixed, or one learned log σ for each.
+
+    `scale`: the centre and the half-width w of each dimension's bounds. The action is centre + w · (network + σ · noise), so
+    its mean is centre + w · network and its deviation w · σ. None: centre 0 and w = 1, and nothing is computed for it.
+    """
+
+    sigma: Array
+    mean: Network = static()
+    action_dim: int = static()
+    learn_sigma: bool = static(default=False)
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = static(default=None)
+
+    def init(self, key: Array) -> Tree:
+        params = {"mean": self.mean.init(key)}
+        if self.learn_sigma:
+            params["log_sigma"] = jnp.broadcast_to(jnp.log(as_float(self.sigma)), (self.action_dim,))
+        return params
+
+    def deviation(self, params: Tree) -> Array:
+        sigma = jnp.exp(params["log_sigma"]) if self.learn_sigma else jnp.broadcast_to(self.sigma, (self.action_dim,))
+        return sigma if self.scale is None else jnp.asarray(self.scale[1], sigma.dtype) * sigma
+
+    def placed(self, output: Any) -> Any:
+        """The mean for what the network gives; of JAX's arrays and of NumPy's."""
+        if self.scale is None:
+            return output
+        centre, half_width = (np.asarray(part, output.dtype) for part in self.scale)
+        return centre + half_width * output
+
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.random.normal(key, (*shape, self.action_dim))
+
+    def act(self, params: Tree, observation: Array, noise: Array) -> Array:
+        return self.mode(params, observation) + self.deviation(params) * noise
+
+    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
+        return self.act(params, observation, self.noise(key, ()))
+
+    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
+        return self.log_density(params, self.mode(params, observation), action)
+
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
+        means = self.placed(on_rows(self.mean, params["mean"], observations))
+        return jax.vmap(self.log_density, (None, 0, 0))(params, means, actions)
+
+    def log_density(self, params: Tree, mean: Array, action: Array) -> Array:
+        sigma = self.deviation(params)
+        z = (action - mean) / sigma
+        return -(0.5 * z * z + jnp.log(sigma)).sum() - 0.5 * self.action_dim * math.log(2 * math.pi)
+
+    def mode(self, params: Tree, observation: Array) -> Array:
+        return self.placed(self.mean.apply(params["mean"], observation))
+
+    def in_steps(self) -> "Gaussian":
+        return dataclasses.replace(self, mean=in_steps(self.mean))
+
+    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
+        a, b = self.deviation(params), self.deviation(other)
+        gap = self.mode(params, observation) - self.mode(other, observation)
+        return (jnp.log(b / a) + (a * a + gap * gap) / (2 * b * b) - 0.5).sum()
+
+
+@record
+class Categorical:
+    """π_ξ(a|s) = softmax(logits_ξ(s))_a. Sampling adds Gumbel noise and takes the largest."""
+
+    logits: Network = static()
+    actions: int = static()
+
+    def init(self, key: Array) -> Tree:
+        return {"logits": self.logits.init(key)}
+
+    def log_probabilities(self, params: Tree, observation: Array) -> Array:
+        return jax.nn.log_softmax(self.logits.apply(params["logits"], observation))
+
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.random.gumbel(key, (*shape, self.actions))
+
+    def act(self, params: Tree, observation: Array, noise: Array) -> Array:
+        return jnp.argmax(self.logits.apply(params["logits"], observation) + noise)
+
+    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
+        return self.act(params, observation, self.noise(key, ()))
+
+    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
+        return self.log_chance(self.logits.apply(params["logits"], observation), action)
+
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
+        return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
+
+    def log_chance(self, logits: Array, action: Array) -> Array:
+        return jnp.where(jnp.arange(self.actions) == action, jax.nn.log_softmax(logits), 0.0).sum()
+
+    def mode(self, params: Tree, observation: Array) -> Array:
+        return jnp.argmax(self.logits.apply(params["logits"], observation))
+
+    def in_steps(self) -> "Categorical":
+        return dataclasses.replace(self, logits=in_steps(self.logits))
+
+    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
+        p, q = self.log_probabilities(params, observation), self.log_probabilities(other, observation)
+        return (jnp.exp(p) * (p - q)).sum()
+
+
+@record
+class MultiCategorical:
+    """Independent soft-max choices side by side, the i-th among sizes[i]: an action is a vector of integers.
+
+    The network gives the logits of all choices one after the other. They are computed with as a table of one row for each
+    choice, filled up with NEVER to the size of the largest.
+    """
+
+    logits: Network = static()
+    sizes: tuple[int, ...] = static()
+
+    def init(self, key: Array) -> Tree:
+        return {"logits": self.logits.init(key)}
+
+    def table(self, params: Tree, observation: Array, noise: Array | float = 0.0) -> Array:
+        return table_rows(jnp, self.logits.apply(params["logits"], observation) + noise, self.sizes)
+
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.random.gumbel(key, (*shape, sum(self.sizes)))
+
+    def act(self, params: Tree, observation: Array, noise: Array) -> Array:
+        return jnp.argmax(self.table(params, observation, noise), axis=-1)
+
+    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
+        return self.act(params, observation, self.noise(key, ()))
+
+    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
+        return self.log_chance(self.logits.apply(params["logits"], observation), action)
+
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
+        return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
+
+    def log_chance(self, logits: Array, action: Array) -> Array:
+        chosen = jnp.arange(max(self.sizes)) == action[:, None]
+        return jnp.where(chosen, jax.nn.log_softmax(table_rows(jnp, logits, self.sizes)), 0.0).sum()
+
+    def mode(self, params: Tree, observation: Array) -> Array:
+        return jnp.argmax(self.table(params, observation), axis=-1)
+
+    def in_steps(self) -> "MultiCategorical":
+        return dataclasses.replace(self, logits=in_steps(self.logits))
+
+    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
+        p, q = (jax.nn.log_softmax(self.table(each, observation)) for each in (params, other))
+        return (jnp.exp(p) * (p - q)).sum()
+
+
+NEVER = -1e30  # the logit of a choice that there is not; finite, so that 0 · NEVER is 0
+
+
+def table_rows(numpy: Any, values: Any, sizes: tuple[int, ...]) -> Any:
+    """Logits of choices of these sizes, [..., Σ sizes], as a table, [..., choices, largest size], by NumPy or by JAX's."""
+    place, real = table_of(sizes)
+    return numpy.where(real, values[..., place], NEVER)
+
+
+@functools.cache
+def table_of(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Where the logits of choices of these sizes stand in their table, and which places of it are real: [choices, largest]."""
+    real = np.arange(max(sizes)) < np.asarray(sizes)[:, None]
+    first = np.cumsum(sizes) - sizes
+    return np.where(real, first[:, None] + np.arange(max(sizes)), 0), real
+
+
+Policy = Gaussian | Categorical | MultiCategorical
+
+
+def log_probs_of(policy: Any, params: Tree, observations: Array, actions: Array) -> Array:
+    """log π_ξ(a|s) of many rows, [n]."""
+    log_probs = own_method(policy, "log_prob_rows") or jax.vmap(policy.log_prob, (None, 0, 0))
+    return log_probs(params, observations, actions)

@@ -1,0 +1,87 @@
+"""Observation normalisation: another policy on observations less their running mean, over their running deviation.
+
+The statistics are part of ξ. So they are saved with it, every kept iterate has its own, and the older parameters that a
+tracker compares with keep the statistics they acted with: importance weights are ratios of the densities that were, or
+would have been, sampled from. Gradients do not move them; after an iteration the batch is counted in.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from stormpg.policies.families import log_probs_of
+from stormpg.records import Tree, in_steps, record, static
+from stormpg.trajectories import Trajectories
+
+
+class Seen(NamedTuple):
+    """What is known of the observations so far; before the first batch: mean 0 and deviation 1."""
+
+    number: Array  # of observations
+    mean: Array
+    squares: Array  # Σ (s − mean)²
+
+
+@record
+class Normalised:
+    """`policy` on clip((s − mean)/deviation, ±clip). Its ξ is {"policy": the policy's, "seen": statistics}."""
+
+    policy: Any
+    observation_dim: int = static()
+    clip: float = static(default=10.0)
+
+    def init(self, key: Array) -> Tree:
+        zeros = jnp.zeros(self.observation_dim)
+        return {"policy": self.policy.init(key), "seen": Seen(jnp.zeros(()), zeros, zeros)}
+
+    def shift_and_spread(self, params: Tree) -> tuple[Array, Array]:
+        """What is subtracted, and what is divided by."""
+        number, mean, squares = jax.lax.stop_gradient(params["seen"])
+        known = number > 1
+        return mean, jnp.sqrt(jnp.where(known, squares / jnp.where(known, number, 1.0), 1.0) + 1e-8)
+
+    def scale(self, params: Tree, observation: Array) -> Array:
+        shift, spread = self.shift_and_spread(params)
+        return jnp.clip((observation - shift) / spread, -self.clip, self.clip)
+
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return self.policy.noise(key, shape)
+
+    def act(self, params: Tree, observation: Array, noise: Array) -> Array:
+        return self.policy.act(params["policy"], self.scale(params, observation), noise)
+
+    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
+        return self.policy.sample(params["policy"], key, self.scale(params, observation))
+
+    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
+        return self.policy.log_prob(params["policy"], self.scale(params, observation), action)
+
+    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
+        return log_probs_of(self.policy, params["policy"], self.scale(params, observations), actions)
+
+    def mode(self, params: Tree, observation: Array) -> Array:
+        return self.policy.mode(params["policy"], self.scale(params, observation))
+
+    def in_steps(self) -> "Normalised":
+        return dataclasses.replace(self, policy=in_steps(self.policy))
+
+    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
+        # A step moves ξ and not the statistics, so both sides see the same numbers.
+        return self.policy.kl(params["policy"], other["policy"], self.scale(params, observation))
+
+    def observe(self, params: Tree, moved: Tree, batch: Trajectories) -> Tree:
+        """`moved` with the statistics of `params` and of the batch that it sampled, put together (Chan et al. 1983)."""
+        old, weight = params["seen"], batch.mask[..., None]
+        count = batch.mask.sum()
+        mean = (weight * batch.observation).sum(axis=(0, 1)) / count
+        squares = (weight * (batch.observation - mean) ** 2).sum(axis=(0, 1))
+        total, gap = old.number + count, mean - old.mean
+        seen = Seen(
+            total,
+            old.mean + gap * count / total,
+            old.squares + squares + gap**2 * old.number * count / total,
+        )
+        return {"policy": moved["policy"], "seen": seen}

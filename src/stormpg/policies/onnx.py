@@ -1,0 +1,90 @@
+"""Policies for other programs: the mode of a policy as an ONNX model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stormpg.envs import OutsideEnvironment
+from stormpg.envs.base import Box
+from stormpg.errors import InputError
+from stormpg.policies.families import NEVER, Categorical, Gaussian, MultiCategorical, table_of
+from stormpg.policies.networks import MLP
+from stormpg.policies.normalisation import Normalised
+from stormpg.records import Tree
+from stormpg.runs.files import write_file
+
+OPSET = 17
+
+
+class Graph:
+    """A chain of operations on one value, the observations."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx, self.value = onnx, "observation"
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def then(self, operation: str, *constants: Any, **attributes: Any) -> None:
+        """Apply an operation to the value and some constants."""
+        inputs, output = [self.value, *(self.constant(c) for c in constants)], f"v{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operation, inputs, [output], **attributes))
+        self.value = output
+
+
+def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
+    """Write a model from "observation", float32[n, d], to "action": clipped floats, or integers from 0; all flat."""
+    try:
+        import onnx
+        import onnx.helper
+        import onnx.numpy_helper
+    except ImportError:
+        raise InputError("to export a policy takes the package onnx: pip install 'stormpg[onnx]'.") from None
+    graph = Graph(onnx)
+    if isinstance(policy, Normalised):
+        shift, spread = (np.asarray(part, np.float32) for part in policy.shift_and_spread(params))
+        graph.then("Sub", shift)
+        graph.then("Div", spread)
+        graph.then("Clip", np.float32(-policy.clip), np.float32(policy.clip))
+        policy, params = policy.policy, params["policy"]
+    choices = isinstance(policy, Categorical | MultiCategorical)
+    network = policy.mean if isinstance(policy, Gaussian) else policy.logits if choices else None
+    if not isinstance(network, MLP):
+        raise InputError("only policies on the built-in MLP can be exported, such as gaussian_mlp or categorical_mlp.")
+    layers = params["mean" if isinstance(policy, Gaussian) else "logits"]
+    for number, layer in enumerate(layers):
+        graph.then("MatMul", np.asarray(layer["weight"], np.float32))
+        graph.then("Add", np.asarray(layer["bias"], np.float32))
+        if number + 1 < len(layers):
+            graph.then("Tanh")
+    if isinstance(policy, Categorical):
+        graph.then("ArgMax", axis=-1, keepdims=0)
+    elif isinstance(policy, MultiCategorical):
+        place, real = table_of(policy.sizes)
+        graph.then("Gather", place.reshape(-1), axis=1)
+        graph.then("Add", np.where(real, 0, NEVER).reshape(-1).astype(np.float32))
+        graph.then("Reshape", np.asarray((-1, *place.shape)))
+        graph.then("ArgMax", axis=-1, keepdims=0)
+    else:
+        if policy.scale is not None:
+            centre, half_width = (np.asarray(part, np.float32) for part in policy.scale)
+            graph.then("Mul", half_width)
+            graph.then("Add", centre)
+        bounds = env if isinstance(env, OutsideEnvironment) else env.action_space
+        graph.then("Max", np.asarray(bounds.low, np.float32))
+        graph.then("Min", np.asarray(bounds.high, np.float32))
+    whole = not isinstance(env.action_space, Box)
+    describe, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
+    seen = describe("observation", kind.FLOAT, ["n", network.sizes[0]])
+    shape = ["n"] if isinstance(policy, Categorical) else ["n", *env.action_space.shape]
+    done = describe(graph.value, kind.INT64 if whole else kind.FLOAT, shape)
+    inner = onnx.helper.make_graph(graph.nodes, "policy", [seen], [done], graph.constants)
+    model = onnx.helper.make_model(inner, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=8)
+    onnx.checker.check_model(model)
+    write_file(path, lambda part: Path(part).write_bytes(model.SerializeToString()))
+    return path

@@ -1,0 +1,102 @@
+"""What the command shows: tables, and a progress bar that keeps silent where the output is not a terminal."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from stormpg.report.escaping import for_terminal
+from stormpg.runs.result import Progress
+
+
+class Plain(Console):
+    """A console on which text means itself."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(for_terminal(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+out = Plain()
+err = Plain(stderr=True)
+DESCRIPTION = TextColumn("{task.description}", markup=False)
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None) -> None:
+    """Print a table; columns after the first are right-aligned when they hold numbers."""
+    headings, rows = [for_terminal(heading) for heading in headings], [[for_terminal(cell) for cell in row] for row in rows]
+    under = None if caption is None else for_terminal(caption)
+    shown = Table(
+        title=for_terminal(title),
+        title_justify="left",
+        caption=under,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for position, heading in enumerate(headings):
+        numbers = all(row[position][:1] in "-0123456789" for row in rows if row[position])
+        shown.add_column(heading, justify="right" if position and numbers else "left", overflow="fold")  # nothing is cut off
+    for row in rows:
+        shown.add_row(*row)
+    out.print(shown)
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
+    """A function to call with each `Progress`: it shows trajectories, return and the time left."""
+    columns = (
+        DESCRIPTION,
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} trajectories  return {task.fields[reward]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(f"{for_terminal(label)} (compiling)", total=None, reward="-")
+
+        def show(now: Progress) -> None:
+            diverged = f"  {now.diverged} diverged" if now.diverged else ""
+            bar.update(
+                task,
+                description=for_terminal(label),
+                completed=now.trajectories,
+                total=now.budget,
+                reward=f"{now.mean_return:.1f}{diverged}",
+            )
+
+        yield show
+
+
+@contextlib.contextmanager
+def unit_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A function to call when a unit of a study is done: its name, how many are, and of how many."""
+    columns = (
+        DESCRIPTION,
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(for_terminal(label), total=1)
+
+        def show(name: str, done: int, of: int) -> None:
+            bar.update(task, description=for_terminal(f"{label}: {name}"), completed=done, total=of)
+
+        yield show
+
+
+@contextlib.contextmanager
+def doing(label: str) -> Iterator[Callable[[str], None]]:
+    """A function to call with what is being done now."""
+    with Bar(DESCRIPTION, TimeElapsedColumn(), console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(for_terminal(label), total=None)
+        yield lambda what: bar.update(task, description=for_terminal(f"{label}: {what}"))

@@ -1,0 +1,52 @@
+"""STORM-PG's limits, run: with α = 1 it is GPOMDP, with α = 0 it is SARAH's recursion, which SRVR-PG restarts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stormpg.reproduce.claims import FAILS, HOLDS, show
+from stormpg.studies.units import Unit
+from stormpg.studies.workspace import Workshop
+
+ENV, SEEDS, TRAJECTORIES, BATCH = "cartpole-continuous", 5, 100, 5
+TOLERANCE = 1e-3  # returns after rounding has been fed back through twenty updates
+
+PAIRS: dict[str, tuple[Mapping[str, Any], str, Mapping[str, Any]]] = {
+    "1": ({"alpha": 1.0, "S0": BATCH, "B": BATCH}, "gpomdp", {"S0": BATCH}),
+    "0": ({"alpha": 0.0, "S0": BATCH, "B": BATCH}, "srvr-pg", {"S0": BATCH, "B": BATCH, "m": TRAJECTORIES}),
+}
+
+
+def limit_units() -> list[Unit]:
+    """The two runs of each limit."""
+    return [
+        Unit(f"limits/alpha-{alpha}/{name}", ENV, name, ({**settings, "eta": 0.01},), TRAJECTORIES, SEEDS)
+        for alpha, (storm, other, theirs) in PAIRS.items()
+        for name, settings in (("storm-pg", storm), (other, theirs))
+    ]
+
+
+def judge_limits(shop: Workshop) -> list[dict[str, Any]]:
+    """A row of claims for each limit: the largest relative difference of any return of the two runs."""
+    tables = shop.run(limit_units())
+    rows = []
+    for i, (alpha, (_, other, _)) in enumerate(PAIRS.items()):
+        ours, theirs = tables[2 * i]["return"], tables[2 * i + 1]["return"]
+        gap = float(np.max(np.abs(ours - theirs) / np.abs(theirs))) if len(ours) == len(theirs) else np.inf
+        result = {
+            "figure": show(gap),
+            "interval": f"{SEEDS} seeds",
+            "verdict": HOLDS if gap <= TOLERANCE else FAILS,
+        }
+        rows.append(
+            {
+                "id": f"limit/alpha-{alpha}",
+                "env": ENV,
+                "sentence": f"with α = {alpha} STORM-PG is {other}" + (" without restarts" if alpha == "0" else ""),
+                "quantity": "largest relative difference of the returns, same seeds and batches",
+                "paper": "0",
+                "results": {"all": result},
+            }
+        )
+    return rows

@@ -1,0 +1,103 @@
+"""Variance and bias of g_t along training, against the gradient of a large batch at the same ξ_t.
+
+At a checkpoint of a run the past is held fixed: the next batch is drawn again and again at ξ_t, and g_t computed from each
+with the tracker's memory as it is. The spread of these g_t is what the next batch contributes (variance); their mean
+differs from ∇L(ξ_t) by what the memory carries along (bias). Beside it, the plain estimate d(ξ_t) from the same batches.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from stormpg.algorithms import Algorithm
+from stormpg.engine.iteration import Setup, State, here_at
+from stormpg.envs import Environment
+from stormpg.estimators import gradient
+from stormpg.policies.constructors import policy_for
+from stormpg.records import traceable
+from stormpg.sampling import rollout
+from stormpg.studies.statistics import iqm
+from stormpg.train import train
+from stormpg.trajectories import RUNS, Batch
+
+RESAMPLES = 64
+REFERENCE_BATCH = 100
+
+
+class Spread(NamedTuple):
+    """Squared norms; expectations over the next batch, given the past."""
+
+    variance: Array  # E‖g_t − E g_t‖²
+    bias: Array  # ‖E g_t − ∇L(ξ_t)‖², less what the noise of both adds to it
+    error: Array  # their sum
+    plain: Array  # the variance of d(ξ_t) from a batch of the same size
+    signal: Array  # ‖∇L(ξ_t)‖², likewise
+
+
+@functools.partial(jax.jit, static_argnames=("env", "horizon", "reference"))
+def spread(
+    env: Environment, horizon: int, reference: int, policy: Any, algorithm: Algorithm, states: State, key: Array
+) -> Spread:
+    """For every run of a batch of states. `reference`: how many batches of REFERENCE_BATCH make up ∇L(ξ_t)."""
+    setup, estimator = Setup(env, horizon, policy, algorithm), algorithm.estimator
+    always_large = all(large for large, _ in algorithm.schedule.unit)
+
+    def one(state: State, key: Array) -> Spread:
+        flat = lambda tree: ravel_pytree(tree)[0]
+        keys = jax.random.split(key, reference + RESAMPLES)
+
+        def large(key: Array) -> Array:
+            batch = rollout(env, policy, state.params, key, REFERENCE_BATCH, horizon)
+            return flat(gradient(estimator, policy, state.params, batch))
+
+        def small(key: Array) -> tuple[Array, Array]:
+            here = here_at(setup, state._replace(key=key), large=always_large)
+            batch = Batch(rollout(env, policy, state.params, key, here.n, horizon), state.params)
+            plain = flat(gradient(estimator, policy, state.params, batch.trajectories))
+            return flat(algorithm.tracker.track(here, (batch,), state.memory).gradient), plain
+
+        truth = jax.lax.map(large, keys[:reference])
+        tracked, plain = jax.lax.map(small, keys[reference:])
+        total = lambda x: x.var(axis=0, ddof=1).sum()
+        noise = total(truth) / reference
+        gap = ((tracked.mean(axis=0) - truth.mean(axis=0)) ** 2).sum()
+        bias = gap - total(tracked) / RESAMPLES - noise  # unbiased, so it may fall below 0
+        signal = (truth.mean(axis=0) ** 2).sum() - noise
+        return Spread(total(tracked), bias, total(tracked) + bias, total(plain), signal)
+
+    return jax.vmap(one, axis_name=RUNS)(states, jax.random.split(key, states.iteration.shape[0]))
+
+
+def along(
+    env: Environment,
+    algorithm: Algorithm,
+    checkpoints: Sequence[int],
+    seeds: int,
+    trained_seeds: int,
+    reference: int,
+) -> dict[str, list[float | None]]:
+    """The interquartile mean of each quantity over `seeds` seeds at each checkpoint (trajectories). Runs are those of `train`.
+
+    `trained_seeds`: how many to train, of which the first are looked at: with as many as another experiment has
+    trained, the compiled program is there already.
+    """
+    policy = policy_for(env)
+    found: dict[str, list[float | None]] = {name: [] for name in Spread._fields}
+    for checkpoint in checkpoints:
+        if checkpoint < algorithm.schedule.S0:  # the first batch is not complete yet
+            for values in found.values():
+                values.append(None)
+            continue
+        states = train(env, algorithm, checkpoint, trained_seeds).states
+        states = jax.tree.map(lambda x: x[:seeds], states)
+        measured = spread(
+            env, env.horizon, -(-reference // REFERENCE_BATCH), traceable(policy), algorithm, states, jax.random.key(checkpoint)
+        )
+        for name, values_of_seeds in measured._asdict().items():
+            found[name].append(float(iqm(np.asarray(values_of_seeds))))
+    return found

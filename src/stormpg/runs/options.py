@@ -1,0 +1,148 @@
+"""From flags and a TOML file to the arguments of `train`: one place for their names, types and defaults.
+
+The settings come from the constructors' own signatures, so a new algorithm's settings are flags at once.
+"""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_type_hints
+
+import tomli_w
+
+from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
+from stormpg.envs import AnyEnvironment, make
+from stormpg.errors import InputError, choose, nearest, shown
+from stormpg.paper import settings_for
+from stormpg.policies.constructors import policy_for
+from stormpg.runs import reading
+from stormpg.runs.files import write_text
+
+RUN_OPTIONS: dict[str, type] = {
+    "env": str,
+    "algorithm": str,
+    "trajectories": int,
+    "steps": int,
+    "seeds": int,
+    "seed": int,
+    "horizon": int,
+}
+POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool, "normalise": bool}
+OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # of environments outside JAX
+DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "seeds": 30, "seed": 0}
+
+
+def algorithm_options() -> dict[str, type]:
+    """Every setting of every algorithm, with its type."""
+    options: dict[str, type] = {}
+    for constructor in ALGORITHMS.values():
+        hints = get_type_hints(inspect.unwrap(constructor))
+        for name in inspect.signature(constructor).parameters:
+            options[name] = str if isinstance(hints[name], UnionType) else hints[name]
+    return options
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """A file of defaults. Its keys are the flags' names, without dashes in front and with _ for -."""
+    content = reading.read_toml(file, "--config")
+    known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
+    for name, value in content.items():
+        if name not in known:
+            raise InputError(f"{file} has an unknown key {shown(name)}: {nearest(name[:80], known)}.")
+        if name == "hidden" and isinstance(value, list | int):
+            continue
+        try:
+            check_type(name, value, known[name])
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+    return content
+
+
+def without_secrets(text: str) -> str:
+    """Addresses without their users, passwords and queries."""
+    return re.sub(r"(://[^\s?]*)\?\S*", r"\1", re.sub(r"://[^\s/@]*@", "://", text))
+
+
+def write_toml(file: Path, content: Mapping[str, Any]) -> None:
+    """A file that `read_toml` reads."""
+    write_text(file, tomli_w.dumps(content))
+
+
+def from_flag(name: str, value: Any, kind: type) -> Any:
+    """A flag's text as the kind of value it stands for; InputError where it is not one."""
+    if isinstance(value, str) and kind in (int, float):
+        with contextlib.suppress(ValueError):
+            value = kind(value)
+    check_type(name, value, kind)
+    return value
+
+
+class Job:
+    """Everything that `train` needs, resolved from flags (first), a TOML file, the paper's tables and the defaults."""
+
+    def __init__(self, flags: Mapping[str, Any], config: Path | None = None) -> None:
+        known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
+        given = read_toml(config) if config else {}
+        given |= {name: from_flag(name, value, known[name]) for name, value in flags.items() if value is not None}
+        if "env" not in given:
+            raise InputError("no environment was given: name one (see `stormpg list`), or set env in the --config file.")
+        self.own = given
+        self.given = given = DEFAULTS | given
+        self.env: AnyEnvironment = make(given["env"], **outside_settings(given))
+        name = choose("algorithm", given["algorithm"], ALGORITHMS)
+        own = {k: v for k, v in given.items() if k in algorithm_options()}
+        self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
+        self.policy = policy_for(self.env, **policy_settings(given))
+        self.trajectories, self.steps = given.get("trajectories"), given.get("steps")
+        self.seeds, self.seed = given["seeds"], given["seed"]
+        self.horizon: int | None = given.get("horizon")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was given of the algorithm's and the policy's settings."""
+        return {name: value for name, value in self.own.items() if name in algorithm_options() | POLICY_OPTIONS}
+
+    def arguments(self) -> dict[str, Any]:
+        """As `train` takes them."""
+        return {
+            "env": self.env,
+            "algorithm": [self.algorithm],
+            "trajectories": self.trajectories,
+            "steps": self.steps,
+            "seeds": self.seeds,
+            "seed": self.seed,
+            "horizon": self.horizon,
+            "policy": self.policy,
+        }
+
+
+def outside_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What an environment outside JAX is made with."""
+    settings: dict[str, Any] = {"asynchronous": given.get("async_envs"), "timeout": given.get("env_timeout")}
+    settings = {name: value for name, value in settings.items() if value is not None and value is not False}
+    if settings and not str(given["env"]).startswith(("gym:", "box2d:")):
+        raise InputError(f"{given['env']} runs inside JAX; --async-envs and --env-timeout are for gym: and box2d: ones.")
+    if "timeout" in settings and not settings["timeout"] > 0:
+        raise InputError(f"env_timeout is {settings['timeout']}; expected seconds above 0.")
+    return settings
+
+
+def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy's settings among those given, as `policy_for` takes them."""
+    found = {"kind" if name == "policy" else name: given[name] for name in POLICY_OPTIONS if name in given}
+    return found | ({"hidden": hidden_sizes(found["hidden"])} if "hidden" in found else {})
+
+
+def hidden_sizes(value: Any) -> tuple[int, ...]:
+    """(64, 64) from "64,64", [64, 64] or 64."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    try:
+        sizes = tuple(int(part) for part in parts)
+    except (TypeError, ValueError):
+        sizes = (0,)
+    if min(sizes, default=0) < 1:
+        raise InputError(f"hidden is {value!r}; expected sizes of at least 1 with commas between, such as 64,64.")
+    return sizes

@@ -1,0 +1,156 @@
+"""Episodes of environments outside JAX, played in slots.
+
+A batch of n trajectories is n episodes, each in a slot of its own from its own seed to its own end; a slot whose episode has
+ended waits, and nothing is ever chosen by how soon it finished. The randomness of a trajectory belongs to its index, as in
+a rollout inside JAX: the seed of its reset and the noise of its actions are drawn from its own keys.
+"""
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from stormpg.envs.base import Box, Discrete, OutsideEnvironment, VectorEnv
+from stormpg.errors import EnvironmentFailure
+from stormpg.machine.stopping import Halted, Stop
+from stormpg.policies.acting import Actor, actor
+from stormpg.policies.scores import log_probs_in_blocks
+from stormpg.records import Tree, traceable
+from stormpg.sampling.rollouts import noise_of
+from stormpg.trajectories import Trajectories
+
+
+class Sampler:
+    """Keeps the slots of an outside environment open, and plays episodes in them."""
+
+    def __init__(self, env: OutsideEnvironment, horizon: int, acting: Callable[[Any, Tree], Actor] = actor) -> None:
+        self.env, self.horizon, self.acting = env, horizon, acting
+        self.slots: VectorEnv | None = None
+        self.asked = 0
+        self.stop: Stop | None = None  # a batch that is asked to stop is given up
+
+    def __enter__(self) -> "Sampler":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        slots, self.slots = self.slots, None
+        if slots is not None:
+            # A broken environment may not close, or complain; what it broke with has been told.
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                slots.close()
+
+    def open(self, n: int) -> VectorEnv:
+        """n slots, or as many as can be had."""
+        if self.slots is None or self.asked < n:
+            self.close()
+            self.slots, self.asked = self.env.open_slots(n), n
+        return self.slots
+
+    def sample(self, policy: Any, params: Tree, key: Array, n: int, deterministic: bool = False) -> Trajectories:
+        """n trajectories under π_ξ, without their log-probabilities, which JAX computes for the whole batch at once."""
+        words, noise = _randomness(traceable(policy), key, n, self.horizon)
+        if not jax.dtypes.issubdtype(noise.dtype, jax.dtypes.prng_key):
+            noise = np.asarray(noise)
+        return self.play(policy, params, np.asarray(words)[:, -1] >> 1, noise, deterministic)
+
+    def play(self, policy: Any, params: Tree, seeds: np.ndarray, noise: Any, deterministic: bool = False) -> Trajectories:
+        """The episodes of these seeds, [n], with this noise in their actions, [n, H, ...]."""
+        n = len(seeds)
+        slots = self.open(n)
+        acting, count = self.acting(policy, params), slots.num_envs
+        parts: list[Any] = []
+        for first in range(0, n, count):
+            mine = np.minimum(np.arange(first, first + count), n - 1)
+            act = lambda h, seen, mine=mine: acting.mode(seen) if deterministic else acting.act(seen, noise[mine, h])
+            wanted = [int(seed) if first + i < n else None for i, seed in enumerate(seeds[mine])]  # the other slots wait
+            parts.append(self.episodes(slots, wanted, act))
+        return jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
+
+    def episodes(self, slots: VectorEnv, seeds: list[int | None], act: Callable[[int, np.ndarray], np.ndarray]) -> Trajectories:
+        """One episode in each slot that has a seed."""
+        env, alive = self.env, np.array([seed is not None for seed in seeds])
+        record: Any = blank_trajectories(env, len(seeds), self.horizon)
+        observations, actions, rewards, mask, _ = record
+        try:
+            seen, _ = slots.reset(seed=seeds)
+            self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
+            seen = seen if alive.all() else np.where(alive[:, None], seen, 0.0)
+            for h in range(self.horizon):
+                if self.stop:
+                    raise Halted("the batch was given up")
+                action = act(h, seen)
+                observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
+                sent = action if env.low is None else np.clip(action, env.low, env.high)
+                seen, reward, terminated, truncated, _ = slots.step(sent)
+                if not (np.isfinite(reward).all() and np.isfinite(seen).all()):
+                    self.check(h + 1, seen, reward, alive, seeds)
+                rewards[:, h] = np.where(alive, reward, 0.0)
+                alive &= ~(terminated | truncated)
+                if not alive.any():
+                    break
+                if not alive.all():  # a slot may give anything after its end; it stays at its last observation, a finite one
+                    seen = np.where(alive[:, None], seen, observations[:, h])
+        except (EnvironmentFailure, Halted):
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise EnvironmentFailure(f"{env.name} failed in an episode of the seeds {seeds}: {reason}") from error
+        return record
+
+    def check(self, step: int, seen: np.ndarray, reward: np.ndarray, alive: np.ndarray, seeds: list[int | None]) -> None:
+        """EnvironmentFailure where an episode that runs gave a number that is not finite."""
+        for name, values in (("a reward", reward), ("an observation", seen)):
+            bad = alive & ~np.isfinite(values.reshape(len(alive), -1)).all(axis=1)
+            if bad.any():
+                slot = int(bad.argmax())
+                raise EnvironmentFailure(
+                    f"{self.env.name} gave {name} that is not a finite number ({values[slot]}) at step {step} "
+                    f"of the episode with seed {seeds[slot]}."
+                )
+
+
+def blank_trajectories(env: OutsideEnvironment, n: int, horizon: int) -> Trajectories:
+    """n trajectories in which nothing happens."""
+    steps, actions = (n, horizon), env.action_space
+    zeros: Any = np.zeros
+    return Trajectories(
+        zeros((*steps, *env.observation_space.shape), np.float32),
+        zeros(
+            steps if isinstance(actions, Discrete) else (*steps, *actions.shape),
+            np.float32 if isinstance(actions, Box) else np.int32,
+        ),
+        *zeros((3, *steps), np.float32),
+    )
+
+
+def sample(env: OutsideEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
+    """A whole batch, in slots that are opened for it."""
+    with Sampler(env, horizon) as sampler:
+        batch = sampler.sample(policy, params, key, n)
+    return jax.jit(with_log_probs)(traceable(policy), params, jax.tree.map(jnp.asarray, batch))
+
+
+def blank_sample(env: OutsideEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
+    """As `sample`, and nothing is played."""
+    return with_log_probs(policy, params, jax.tree.map(jnp.asarray, blank_trajectories(env, n, horizon)))
+
+
+@functools.partial(jax.jit, static_argnames=("n", "horizon"))
+def _randomness(policy: Any, key: Array, n: int, horizon: int) -> tuple[Array, Array]:
+    """The words of each trajectory's reset key, and the noise of its actions, as `rollout` draws them."""
+    keys = jax.random.split(key, (n, 3))
+    return jax.random.key_data(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
+
+
+def with_log_probs(policy: Any, params: Tree, batch: Trajectories) -> Trajectories:
+    return batch._replace(log_prob=log_probs_in_blocks(policy, params, batch))

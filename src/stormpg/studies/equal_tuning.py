@@ -1,0 +1,88 @@
+"""Equal tuning: every algorithm gets the same number of configurations, seeds and trajectories.
+
+A configuration is a shape (batch sizes, m), which is a compiled program, and float settings, which are batched. The best
+one, by the mean return of its whole runs over tuning seeds, is then run again on seeds that had no say, for as many
+trajectories: tuning looks at the whole of what is shown.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stormpg.errors import InputError
+from stormpg.runs.table import Columns, mean_return
+from stormpg.studies.units import Unit, split_settings
+
+TUNING_SEED = 1000  # the first of the seeds that choose
+FRESH_SEED = 2000  # the first of the seeds that are shown
+
+
+class Space(NamedTuple):
+    """The configurations of an algorithm: every shape with every one of the float settings."""
+
+    shapes: Sequence[Mapping[str, int]]
+    floats: Sequence[Mapping[str, float]]
+
+    def __len__(self) -> int:
+        return len(self.shapes) * len(self.floats)
+
+
+def space_for(algorithm: str, points: int) -> Space:
+    """Three times `points` configurations: three shapes and `points` rates; for STORM-PG two shapes, rates and α.
+
+    `points` is a multiple of 4, so that the numbers are equal.
+    """
+    rates = [round(float(rate), 6) for rate in np.geomspace(0.001, 0.1, points)]
+    plain = ({"S0": 5}, {"S0": 10}, {"S0": 25})
+    double = ({"S0": 25, "B": 10, "m": 3}, {"S0": 10, "B": 5, "m": 3}, {"S0": 10, "B": 5, "m": 10})
+    if algorithm == "storm-pg":
+        alphas = (0.3, 0.6, 0.9) if points >= 8 else (0.6, 0.9)
+        half = [round(float(rate), 6) for rate in np.geomspace(0.001, 0.1, points * 3 // (2 * len(alphas)))]
+        return Space(
+            ({"S0": 10, "B": 5}, {"S0": 10, "B": 10}), [{"eta": e, "alpha": a} for e, a in itertools.product(half, alphas)]
+        )
+    if algorithm == "svrpo":
+        return Space(double, [{"delta": delta} for delta in rates])
+    return Space(plain if algorithm in ("reinforce", "pgt", "gpomdp") else double, [{"eta": eta} for eta in rates])
+
+
+def tuning_units(
+    env: str, algorithm: str, points: int, trajectories: int, seeds: int, common: Mapping[str, Any], horizon: int | None = None
+) -> list[Unit]:
+    """One unit for each shape."""
+    space = space_for(algorithm, points)
+    return [
+        Unit(
+            f"tuning/{env}/{algorithm}/{'-'.join(f'{k}{v}' for k, v in shape.items())}",
+            env,
+            algorithm,
+            tuple({**common, **shape, **floats} for floats in space.floats),
+            trajectories,
+            seeds,
+            TUNING_SEED,
+            horizon,
+        )
+        for shape in space.shapes
+    ]
+
+
+def best_setting(units: Sequence[Unit], tables: Sequence[Columns]) -> tuple[Mapping[str, Any], list[float]]:
+    """The setting with the largest mean area over its seeds, and the areas of all, unit after unit.
+
+    One whose area is not finite (a seed diverged) is never the best.
+    """
+    settings = [s for unit in units for s in unit.settings]
+    areas = [
+        float(mean_return(one).mean())
+        for unit, table in zip(units, tables, strict=True)
+        for one in split_settings(table, len(unit.settings))
+    ]
+    finite = np.where(np.isfinite(areas), areas, -np.inf)
+    if not np.isfinite(finite).any():
+        raise InputError(
+            f"none of the {len(areas)} configurations of {units[0].algorithm} on {units[0].env} has a finite mean return: "
+            "expected at least one that does not diverge. Give other trajectories or seeds, or leave out the algorithm."
+        )
+    return settings[int(np.argmax(finite))], areas

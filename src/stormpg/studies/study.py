@@ -1,0 +1,169 @@
+"""A study: algorithms on environments, run or read back, judged under the protocols, and written as one folder."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stormpg.algorithms import ALGORITHMS, make_algorithm
+from stormpg.errors import InputError, shown
+from stormpg.paper import settings_for
+from stormpg.runs import files, run_folder
+from stormpg.runs.checkpoints import LOCK, owned
+from stormpg.runs.reading import read_object
+from stormpg.runs.table import Columns
+from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
+from stormpg.studies.protocols import Curves, curves_of
+from stormpg.studies.units import Unit
+from stormpg.studies.workspace import Workshop
+
+ABOUT = "experiment.json"  # what a folder was asked to hold
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Switches:
+    """What is switched for every algorithm of a study that has it; None: its own."""
+
+    baseline: str | None = None
+    decay: float | None = None
+    decay_every: int | None = None
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        return {"baseline": self.baseline, "decay": self.decay, "decay_every": self.decay_every}
+
+
+@dataclasses.dataclass
+class Task:
+    """An environment with the runs of each algorithm: with the settings given, and with tuned ones."""
+
+    env: str
+    title: str
+    trajectories: int
+    ceiling: float | None
+    settings: dict[str, Mapping[str, Any]]
+    fixed: dict[str, Columns]
+    tuned_settings: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    tuned: dict[str, Columns] = dataclasses.field(default_factory=dict)
+    tuning_trajectories: int = 0  # the budget of a tuning run
+    tuned_trajectories: int = 0  # of a tuned run: the same, but in studies of earlier versions
+    tuning: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # what each configuration scored
+
+    def curves(self) -> Curves:
+        return curves_of(self.env, self.fixed, self.trajectories, self.tuned, self.tuned_trajectories)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """What equal tuning spends on each algorithm: 3 · points configurations, each with this number of trajectories and seeds.
+
+    The tuned runs have the same number of trajectories.
+    """
+
+    points: int
+    trajectories: int
+    seeds: int
+
+
+def shared_settings(algorithm: str, switches: Mapping[str, Any]) -> dict[str, Any]:
+    """The switches (baseline, decay ...) that an algorithm has."""
+    known = make_algorithm(algorithm).settings
+    return {name: value for name, value in switches.items() if name in known and value is not None}
+
+
+def fixed_unit(
+    env: str, algorithm: str, trajectories: int, seeds: int, switches: Mapping[str, Any], horizon: int | None = None
+) -> Unit:
+    """The unit with the paper's settings, or the constructor's where the paper has none."""
+    settings = {**settings_for(env, algorithm), **shared_settings(algorithm, switches)}
+    return Unit(f"runs/{env}/{algorithm}", env, algorithm, (settings,), trajectories, seeds, horizon=horizon)
+
+
+def searches_of(
+    env: str, algorithms: Sequence[str], tuning: Tuning, switches: Mapping[str, Any], horizon: int | None = None
+) -> dict[str, list[Unit]]:
+    """The units in which each algorithm is tuned."""
+    sizes = (tuning.points, tuning.trajectories, tuning.seeds)
+    return {name: tuning_units(env, name, *sizes, shared_settings(name, switches), horizon) for name in algorithms}
+
+
+def stored_budget(shop: Workshop, folder: str, pattern: str) -> tuple[int, int] | None:
+    """For a report: trajectories and seeds of the first of these runs. Earlier versions of a study had other budgets."""
+    found = [] if shop.train else sorted((shop.root / folder).glob(f"{pattern}/config.json"))
+    if not found:
+        return None
+    config = run_folder.read_config(found[0].parent)
+    return config["trajectories"], len(config["seeds"])
+
+
+def tuning_for(shop: Workshop, env: str, tuning: Tuning) -> Tuning:
+    """What tuning is to spend, or for a report what it has spent."""
+    return Tuning(tuning.points, *(stored_budget(shop, f"tuning/{env}", "*/*") or (tuning.trajectories, tuning.seeds)))
+
+
+def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop) -> None:
+    """Tune every algorithm equally, run the best settings on fresh seeds with the same budget, and put both into the task."""
+    one = next(unit for search in searches.values() for unit in search)
+    budget, seeds = stored_budget(shop, f"runs/{task.env}", "*-tuned") or (one.trajectories, seeds)
+    task.tuning_trajectories, task.tuned_trajectories = one.trajectories, budget
+    tables = iter(shop.run([unit for search in searches.values() for unit in search]))
+    for name, search in searches.items():
+        task.tuned_settings[name], task.tuning[name] = best_setting(search, [next(tables) for _ in search])
+    fresh = [
+        Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), budget, seeds, FRESH_SEED, one.horizon)
+        for name, settings in task.tuned_settings.items()
+    ]
+    task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))
+
+
+@contextlib.contextmanager
+def claimed(shop: Workshop, about: Mapping[str, Any], units: Iterable[Unit]) -> Iterator[None]:
+    """Take the folder of a study, new or started with the same settings, for this process alone; refuse any other.
+
+    The units are those it begins with: what is wrong with them is found before anything is written. A report, which runs
+    nothing, takes no folder from whoever is at work in it.
+    """
+    for unit in units:
+        unit.check()
+    check_folder(shop.root, about)
+    if not shop.train:
+        yield
+        return
+    with owned(shop.root):
+        check_folder(shop.root, about)  # again: another process may have been faster
+        if not (shop.root / ABOUT).exists():
+            files.write_json(shop.root / ABOUT, about)
+        yield
+
+
+def check_folder(root: Path, about: Mapping[str, Any]) -> None:
+    """InputError where a folder holds another study, or anything else. Nothing is written."""
+    if (root / ABOUT).exists():
+        held, asked = read_about(root), files.as_json(about)
+        for name in asked.keys() | held.keys():
+            if held.get(name) != asked.get(name):
+                raise InputError(
+                    f"{root} holds a study with {name} = {shown(held.get(name))}; asked for {shown(asked.get(name))}. "
+                    "Give another folder with --out, or delete that one."
+                )
+        return
+    run_folder.prepare(root)
+    if root.is_dir() and any(path.name != LOCK for path in root.iterdir()):
+        raise InputError(f"{root} holds other files and no {ABOUT}: give an empty or a new folder with --out.")
+
+
+def read_about(root: Path) -> dict[str, Any]:
+    """What the study in a folder was asked for."""
+    return read_object(root / ABOUT, "what a study was asked for")
+
+
+def check_algorithms(names: Sequence[str]) -> list[str]:
+    """The algorithms named, each once."""
+    for name in names:
+        make_algorithm(name)
+    if len(set(names)) < len(names) or not names:
+        raise InputError(
+            f"the algorithms are {', '.join(names) or 'none'}; expected different ones of {', '.join(ALGORITHMS)}."
+        )
+    return list(names)

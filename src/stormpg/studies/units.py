@@ -1,0 +1,137 @@
+"""Units of work: one compiled batch of settings and seeds, each in a folder of its own.
+
+A unit that is done is read back; one that is missing is run. A folder appears under its name only when it is whole, so
+an experiment that was interrupted goes on with what is missing.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import gc
+import itertools
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.envs import make
+from stormpg.errors import InputError, shown
+from stormpg.policies.constructors import describe_policy, policy_for
+from stormpg.runs import files, run_folder
+from stormpg.runs.result import Progress
+from stormpg.runs.table import Columns
+from stormpg.train import check_budget, train
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What to train, and where it is kept below the experiment's folder. Its settings differ in floats only."""
+
+    folder: str
+    env: str
+    algorithm: str
+    settings: tuple[Mapping[str, Any], ...]
+    trajectories: int
+    seeds: int
+    first_seed: int = 0
+    horizon: int | None = None
+    policy: tuple[Mapping[str, Any], ...] = ()  # settings of `policy_for`, one for each of `settings`; the default otherwise
+
+    def policies(self) -> list[Any]:
+        env = make(self.env)
+        return [policy_for(env, **settings) for settings in self.policy]
+
+    def algorithms(self) -> list[Algorithm]:
+        return [make_algorithm(self.algorithm, **settings) for settings in self.settings]
+
+    def check(self) -> None:
+        """InputError where it cannot be run as it is asked for."""
+        make(self.env)
+        for algorithm in self.algorithms():
+            check_budget(algorithm.schedule.S0, self.trajectories)
+
+    def describe(self) -> dict[str, Any]:
+        """Those entries of a run's config.json that must agree if the run is to stand for this unit."""
+        env = make(self.env)
+        algorithms = self.algorithms()
+        return {
+            "env": self.env,
+            "algorithm": self.algorithm,
+            "settings": [run_folder.plain(a.settings) for a in algorithms],
+            "trajectories": self.trajectories,
+            "seeds": list(range(self.first_seed, self.first_seed + self.seeds)),
+            "horizon": env.horizon if self.horizon is None else self.horizon,
+            **({"policies": [files.as_json(describe_policy(policy)) for policy in self.policies()]} if self.policy else {}),
+        }
+
+
+def compute_unit(unit: Unit) -> dict[str, bytes]:
+    """The files of a unit's run."""
+    chunks = itertools.count()
+
+    def after_compiling(now: Progress) -> None:
+        if next(chunks) == 0:
+            give_memory_back()
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(
+            unit.env,
+            unit.algorithms(),
+            unit.trajectories,
+            unit.seeds,
+            unit.first_seed,
+            unit.horizon,
+            unit.policies() or None,
+            out=folder,
+            progress=after_compiling,
+            checkpoint=None,
+        )
+        give_memory_back()
+        return {name: (Path(folder) / name).read_bytes() for name in run_folder.FILES}
+
+
+def keep_unit(unit: Unit, root: Path, content: Mapping[str, bytes]) -> None:
+    """Write a unit's files; the folder gets its name when all are there."""
+    folder = root / unit.folder
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for name, data in content.items():
+        files.write_bytes(part / name, data)
+    part.rename(folder)
+
+
+def read_unit(unit: Unit, root: Path) -> Columns:
+    """The table of a unit that is done; InputError where the folder holds something else."""
+    config, wanted = run_folder.read_config(root / unit.folder), unit.describe()
+    for name, value in wanted.items():
+        if config[name] != value:
+            raise InputError(
+                f"{root / unit.folder} holds a run with another {name}: {shown(config[name])}; expected {shown(value)}. "
+                "Give another folder, or delete that one."
+            )
+    return run_folder.read_metrics(root / unit.folder, config)
+
+
+def give_memory_back() -> None:
+    """Return to the system what compiling and running have freed: glibc keeps it otherwise, gigabytes after some units."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def drop_programs() -> None:
+    """Let go of all compiled programs: each takes some 30 MB, and many of the mappings that Linux allows a process."""
+    jax.clear_caches()
+    give_memory_back()
+
+
+def split_settings(columns: Columns, count: int) -> list[Columns]:
+    """The tables of the settings of a unit, one by one. A table is run after run, and so setting after setting."""
+    edges = np.searchsorted(columns["setting"], np.arange(count + 1))
+    return [{name: column[first:last] for name, column in columns.items()} for first, last in itertools.pairwise(edges)]
