@@ -10,7 +10,7 @@ def restarted_storm(
 ) -> Algorithm:
     """STORM-PG that starts afresh every m steps."""
     return Algorithm(
-        stormpg.gpomdp(gamma),
+        stormpg.estimators.gpomdp(gamma),
         trackers.storm(alpha),
         schedules.every(m, S0, B),
         steps.optax_step(eta, "sgd"),

@@ -1,5 +1,6 @@
 """The table of a run's iterations."""
 
+import jax
 import numpy as np
 
 import stormpg
@@ -11,13 +12,21 @@ LIVE = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1]], bool)  # [iterations, runs]
 
 def rows(live):
     numbers = np.arange(live.size).reshape(live.shape)
-    return Row(live, numbers % 2 == 0, numbers + 1, 10 * numbers, *(numbers * (k + 0.5) for k in range(6)), numbers % 3 == 0)
+    return Row(
+        live,
+        numbers % 2 == 0,
+        numbers + 1,
+        10 * numbers,
+        *(numbers * (k + 0.5) for k in range(6)),
+        numbers % 3 == 0,
+        {"mine": numbers / 7},
+    )
 
 
 def test_every_column_is_what_a_loop_over_the_rows_gives():
     algorithms = [stormpg.make_algorithm("storm-pg", eta=eta) for eta in (0.1, 0.2, 0.3)]
     for live in (LIVE, np.ones_like(LIVE)):
-        recorded, expected = rows(live), {name: [] for name in NAMES}
+        recorded, expected = rows(live), {name: [] for name in (*NAMES, "mine")}
         for run in range(3):
             trajectories = steps = 0
             for iteration, i in enumerate(np.nonzero(live[:, run])[0]):
@@ -25,14 +34,16 @@ def test_every_column_is_what_a_loop_over_the_rows_gives():
                 now = {"env": "e", "algorithm": "storm-pg", "setting": run, "seed": 7, "iteration": iteration}
                 now |= {"trajectories": trajectories, "steps": steps}
                 now |= {name: getattr(recorded, field)[i, run] for name, field in RECORDED.items()}
-                for name in NAMES:
+                now["mine"] = recorded.info["mine"][i, run]
+                for name in expected:
                     expected[name].append(now[name])
-        blocks = [[Row(*(x[:2, :2] for x in recorded)), Row(*(x[2:, :2] for x in recorded))]]
-        blocks.append([Row(*(x[:, [2, 2]] for x in recorded))])  # the second run fills up the block
+        part = lambda *where, recorded=recorded: jax.tree.map(lambda x: x[where], recorded)
+        blocks = [[part(slice(2), slice(2)), part(slice(2, None), slice(2))]]
+        blocks.append([part(slice(None), [2, 2])])  # the second run fills up the block
         table = Table("e", algorithms, [7], blocks)
-        assert tuple(table) == NAMES
-        assert len(table) == len(NAMES)
-        for name in NAMES:
+        assert tuple(table) == tuple(expected)
+        assert len(table) == len(expected)
+        for name in expected:
             np.testing.assert_array_equal(table[name], expected[name], name)
 
 

@@ -29,23 +29,23 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import jax, stormpg
-from stormpg.runs import checkpoints
 from stormpg.engine import compiled_loop
-from stormpg.runs import run_folder
-from stormpg.runs import training
+from stormpg.engine.iteration import Budget
+from stormpg.runs import checkpoints, run_folder
+from stormpg.runs.training import RunOptions
 from stormpg.train import check_training
 
 root, seeds = Path(sys.argv[1]), int(sys.argv[2])
-training.cores = lambda: 3
+compiled_loop.cores = lambda: 3
 compiled_loop.CHUNK, compiled_loop.LONGER = 2, 1
-chunk, used = compiled_loop.Compiled.chunk, []
+chunk, used = compiled_loop.CompiledLoop.chunk, []
 
 def recorded(self, *arguments):
     (device,) = {device for leaf in jax.tree.leaves(arguments) for device in leaf.devices()}
     used.append(device.id)
     return chunk(self, *arguments)
 
-compiled_loop.Compiled.chunk = recorded
+compiled_loop.CompiledLoop.chunk = recorded
 env, algorithm = stormpg.make("chain"), stormpg.storm_pg(S0=4, B=2)
 job = dict(env=env, algorithm=algorithm, trajectories=60, seeds=seeds, horizon=6)
 for line in sys.stdin:
@@ -64,7 +64,7 @@ for line in sys.stdin:
             result = stormpg.train(**job, out=root / folder, resume=True)
         elif do == "before":
             mine = check_training(env, [algorithm], [stormpg.policy_for(env)], list(range(seeds)), 6)
-            result = mine.run(60, before=mine.run(60, pause=20))
+            result = mine.run(Budget(60), RunOptions(before=mine.run(Budget(60), RunOptions(pause=20))))
             run_folder.save(result, root / folder)
         elif do == "chosen":
             with jax.default_device(jax.local_devices()[1]):

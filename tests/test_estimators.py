@@ -18,7 +18,7 @@ from stormpg.trajectories import Trajectories
 GAMMA = 0.9
 PAIRS = [(name, baseline) for name, baselines in BASELINES.items() for baseline in baselines]
 CASES = [(*pair, n, h) for pair in PAIRS for n, h in ([(1, 4)] if pair[1] == "none" else [(2, 3), (3, 2)])]
-ESTIMATORS = {"gpomdp": stormpg.gpomdp, "reinforce": stormpg.reinforce, "pgt": stormpg.pgt}
+ESTIMATORS = {"gpomdp": stormpg.estimators.gpomdp, "reinforce": stormpg.estimators.reinforce, "pgt": stormpg.estimators.pgt}
 
 
 def two_parameters(policy, scale: float = 1.0):
@@ -95,7 +95,7 @@ def variance(estimator: Estimator, n: int = 2) -> float:
 
 def test_gpomdp_has_less_variance_than_reinforce(float64):
     """§2.2: GPOMDP drops the rewards that came before an action."""
-    assert variance(stormpg.gpomdp(GAMMA, "none")) < 0.9 * variance(stormpg.reinforce(GAMMA, "none"))
+    assert variance(stormpg.estimators.gpomdp(GAMMA, "none")) < 0.9 * variance(stormpg.estimators.reinforce(GAMMA, "none"))
 
 
 def test_on_policy_weights_are_one(float64):
@@ -140,7 +140,7 @@ def test_gradient_against_the_formula(float64):
             expected += weight * score * (GAMMA**h * r[i, h] - b) / n
     old = np.array([[density(here, i, h)[0] for h in range(horizon)] for i in range(n)]) * mask
     batch = Trajectories(*(jnp.asarray(x) for x in (s, a, r, mask, old)))
-    found = stormpg.gradient(stormpg.gpomdp(GAMMA), policy, there, batch)
+    found = stormpg.gradient(stormpg.estimators.gpomdp(GAMMA), policy, there, batch)
     np.testing.assert_allclose(np.asarray(found["mean"])[:, 0], expected, rtol=1e-10)
 
 
@@ -194,11 +194,11 @@ def test_masked_steps_do_not_count(name, baseline, batch, action):
 @pytest.mark.parametrize("gamma", [0.0, -0.1, 1.01, float("nan")])
 def test_gamma_is_checked(gamma):
     with pytest.raises(InputError, match="gamma"):
-        stormpg.gpomdp(gamma)
+        stormpg.estimators.gpomdp(gamma)
 
 
 def test_baselines_are_checked():
     with pytest.raises(InputError, match="did you mean 'optimal'"):
-        stormpg.gpomdp(0.9, "optimol")
+        stormpg.estimators.gpomdp(0.9, "optimol")
     with pytest.raises(InputError, match="goes with pgt"):
-        stormpg.gpomdp(0.9, "value")
+        stormpg.estimators.gpomdp(0.9, "value")

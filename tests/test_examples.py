@@ -90,5 +90,7 @@ def test_contributing_skeletons_run():
     del algorithms.ALGORITHMS["heavy-ball-pg"]
     testing.check_algorithm(scope["heavy_ball_pg"]())
     testing.check_environment(scope["walk"]())
-    own = scope["Algorithm"](stormpg.gpomdp(0.9), trackers.plain(), schedules.always(5), scope["Normalised"](jnp.asarray(0.1)))
+    own = scope["Algorithm"](
+        stormpg.estimators.gpomdp(0.9), trackers.plain(), schedules.always(5), scope["Normalised"](jnp.asarray(0.1))
+    )
     testing.check_algorithm(own)

@@ -237,14 +237,14 @@ def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
     tensors, about = files.read_tensors(file)
     rewrite = lambda kept, number: files.write_tensors(file, kept, {**about, "format": number})
     rewrite(tensors, "99")
-    with pytest.raises(InputError, match="has the format 99; this version reads 2 and 3"):
+    with pytest.raises(InputError, match="has the format 99; this version reads 2, 3 and 4"):
         stormpg.train(**job, out=tmp_path / "run", resume=True)
     assert file.exists()
     rewrite({name: value for name, value in tensors.items() if not name.endswith("states/steps")}, "2")
     stormpg.train(**job, out=tmp_path / "run", resume=True)
     for name in ("metrics.parquet", "state.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert checkpoints.FORMATS == ("2", "3")
+    assert checkpoints.FORMATS == ("2", "3", "4")
 
 
 def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from optax.tree_utils import tree_vdot
 
 import stormpg
+from stormpg.contract import Here
 from stormpg.envs.chain import chain_tables, from_tables
 from stormpg.errors import InputError
 from stormpg.estimators import estimate
@@ -23,6 +24,7 @@ from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, Finite, Linea
 from stormpg.theory.problems import COMMON, FAMILY, garnet, problem, random_system
 from stormpg.theory.recording import recorded
 from stormpg.trackers import Memory
+from stormpg.trajectories import Batch
 
 
 def points(seed: int, tables) -> dict[str, jax.Array]:
@@ -57,7 +59,7 @@ def test_what_noise_adds_to_the_variance(float64):
     squares = jnp.trace(sums[:, 1:, 1:], axis1=1, axis2=2)
     np.testing.assert_allclose(found, noise**2 * (gamma ** (2 * np.arange(horizon)) * squares).sum(), rtol=1e-12)
 
-    policy, estimator = stormpg.softmax_table(3, 2), stormpg.gpomdp(gamma, "none")
+    policy, estimator = stormpg.softmax_table(3, 2), stormpg.estimators.gpomdp(gamma, "none")
     batch = stormpg.rollout(from_tables(tables, horizon, noise=noise), policy, params, jax.random.key(1), 20_000, horizon)
     one = lambda t: jnp.ravel(estimate(estimator, policy, params, jax.tree.map(lambda x: x[None], t)).gradient["logits"])
     d = jax.lax.map(one, batch, batch_size=1000)
@@ -105,7 +107,7 @@ def test_the_smoothness_of_a_linear_system(float64):
 def test_a_batch_of_counts_is_the_mean_over_its_trajectories(float64):
     """The leaves are all trajectories; with their rewards scaled, the estimator's mean over leaves is that over the n."""
     tables, horizon, n = problem(0), 2, 50.0
-    policy, params, estimator = stormpg.softmax_table(3, 2), points(1, tables), stormpg.gpomdp(0.9, "none")
+    policy, params, estimator = stormpg.softmax_table(3, 2), points(1, tables), stormpg.estimators.gpomdp(0.9, "none")
     process = counts.branches(tables)
     batch = counts.batch(process, policy, params, jax.random.key(5), n, horizon)
     assert batch.reward.shape == (48, 2)
@@ -123,7 +125,7 @@ def test_a_batch_of_counts_is_the_mean_over_its_trajectories(float64):
 def test_counts_have_the_law_of_samples(float64):
     """E g = ∇L and E‖g − ∇L‖² = Var d / n, against the exact moments."""
     tables, horizon, n = problem(1), 2, 7.0
-    policy, params, estimator = stormpg.softmax_table(3, 2), points(3, tables), stormpg.gpomdp(0.9, "none")
+    policy, params, estimator = stormpg.softmax_table(3, 2), points(3, tables), stormpg.estimators.gpomdp(0.9, "none")
     process = counts.branches(tables)
     one = lambda key: estimate(
         estimator, policy, params, counts.batch(process, policy, params, key, n, horizon)
@@ -211,7 +213,8 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
     off = {"logits": 0.1 * jnp.arange(6.0).reshape(3, 2)}
     memory = Memory(there, jax.tree.map(jnp.add, exact(there), off))
     trajectories, chance = enumeration.sampled_by(policy, here, every)
-    small = lambda batch: algorithm.tracker.small(algorithm.estimator, policy, here, batch, memory).gradient
+    at = Here(jax.random.key(0), jnp.asarray(1), here, policy, algorithm.estimator, False, 2)
+    small = lambda batch: algorithm.tracker.track(at, (Batch(batch, here),), memory).gradient
     mean = enumeration.expectation_over_batches(small, trajectories, chance, 2)
     gap = jax.tree.map(jnp.subtract, mean, exact(here))
     error = np.array([float(tree_vdot(off, off)), 5.0])  # of the iteration before, or of the large batch; and now

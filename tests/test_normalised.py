@@ -8,8 +8,8 @@ import pytest
 import stormpg
 from stormpg.estimators import estimate
 from stormpg.policies.acting import actor
-from stormpg.testing import check_policy
 from stormpg.sampling import rollout
+from stormpg.testing import check_policy
 
 ENV = stormpg.make("pendulum")
 POLICY = stormpg.policy_for(ENV, normalise=True)
@@ -41,7 +41,7 @@ def test_nothing_is_scaled_before_anything_was_seen():
 @pytest.mark.slow
 def test_gradients_do_not_move_the_statistics():
     params, seen = after(2)
-    g = stormpg.gradient(stormpg.gpomdp(0.99), POLICY, params, seen[-1])
+    g = stormpg.gradient(stormpg.estimators.gpomdp(0.99), POLICY, params, seen[-1])
     assert all(float(jnp.abs(x).max()) == 0 for x in jax.tree.leaves(g["seen"]))
     assert any(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(g["policy"]))
 
@@ -52,7 +52,7 @@ def test_weights_against_older_parameters_use_their_own_statistics(float64):
     old, _ = after(1)
     new, _ = after(3)
     batch = rollout(ENV, POLICY, new, jax.random.key(9), 3, 10)
-    found = estimate(stormpg.gpomdp(0.99), POLICY, old, batch).weight
+    found = estimate(stormpg.estimators.gpomdp(0.99), POLICY, old, batch).weight
     densities = [
         jax.vmap(jax.vmap(POLICY.log_prob, (None, 0, 0)), (None, 0, 0))(p, batch.observation, batch.action) for p in (old, new)
     ]

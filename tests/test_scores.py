@@ -56,7 +56,7 @@ def test_a_sum_over_blocks_and_its_derivatives_are_the_plain_ones(monkeypatch, h
 def test_runs_mapped_together_are_runs_alone(monkeypatch, float64):
     monkeypatch.setattr(scores, "SHORT", 0)
     one_run = lambda key: stormpg.gradient(
-        stormpg.gpomdp(0.9),
+        stormpg.estimators.gpomdp(0.9),
         POLICY,
         POLICY.init(jax.random.key(2)),
         roll(POLICY.init(jax.random.key(1)), key, 3, 120),

@@ -7,19 +7,25 @@ import optax
 import pytest
 
 from stormpg import steps
+from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError
 from stormpg.records import norm
 
 
-def look_nowhere():
-    raise AssertionError("an optax step looks at nothing but the gradient")
+def at(params, large=True):
+    """What a step may know, without what an optax step does not ask for."""
+    return Here(None, None, params, None, None, large, 1)
+
+
+def tracked(g):
+    return Tracked(g, (), None)
 
 
 def follow(step, gradients, large=lambda t: True, params=None):
     params = jnp.asarray([1.0, -2.0]) if params is None else params
     state, path = step.init(params), []
     for t, g in enumerate(gradients):
-        params, state = step.apply(jnp.asarray(g), state, params, large(t), look_nowhere)
+        params, state = step.apply(at(params, large(t)), tracked(jnp.asarray(g)), state)
         path.append(np.asarray(params))
     return path
 
@@ -57,7 +63,7 @@ def test_two_optimisers_keep_their_own_history():
 def quadratic(slope, curvature):
     """The objective and divergence around 0 of a Gaussian: KL = ½ ξᵀFξ."""
     matrix = jnp.asarray(curvature)
-    return steps.Landscape(lambda p: jnp.asarray(slope) @ p, lambda p: 0.5 * p @ matrix @ p)
+    return steps.Surrogate(lambda p: jnp.asarray(slope) @ p, lambda p: 0.5 * p @ matrix @ p)
 
 
 @pytest.mark.parametrize("size", [6, 2])
@@ -68,7 +74,7 @@ def test_natural_gradient_points_along_the_solution(size):
     matrix = root @ root.T + np.eye(size)
     slopes = rng.normal(size=(3, size)) * np.array([[1.0], [1e-3], [1e3]])
     step = steps.natural_gradient(1e-6, damping=1e-9)
-    move = jax.vmap(lambda g: step.apply(g, (), jnp.zeros_like(g), True, lambda: quadratic(g, matrix))[0])
+    move = jax.vmap(lambda g: step.within(quadratic(g, matrix), g, jnp.zeros_like(g)))
     for moved, slope in zip(move(jnp.asarray(slopes)), slopes, strict=True):
         exact = np.linalg.solve(matrix, slope)
         np.testing.assert_allclose(moved / np.linalg.norm(moved), exact / np.linalg.norm(exact), atol=1e-3)
@@ -76,7 +82,7 @@ def test_natural_gradient_points_along_the_solution(size):
 
 def test_no_gradient_no_natural_step():
     step = steps.natural_gradient(0.01)
-    moved, _ = step.apply(jnp.zeros(2), (), jnp.ones(2), True, lambda: quadratic([1.0, 0.0], np.eye(2)))
+    moved = step.within(quadratic([1.0, 0.0], np.eye(2)), jnp.zeros(2), jnp.ones(2))
     np.testing.assert_array_equal(moved, 1.0)
 
 
@@ -84,7 +90,7 @@ def test_natural_gradient_is_the_trust_regions_edge():
     """For a linear objective the step is F⁻¹g scaled to KL = δ."""
     slope, curvature, delta = [1.0, 2.0], np.diag([4.0, 0.5]), 0.02
     step = steps.natural_gradient(delta, damping=1e-9)
-    moved, _ = step.apply(jnp.asarray(slope), (), jnp.zeros(2), True, lambda: quadratic(slope, curvature))
+    moved = step.within(quadratic(slope, curvature), jnp.asarray(slope), jnp.zeros(2))
     direction = np.linalg.solve(curvature, slope)
     np.testing.assert_allclose(moved / np.linalg.norm(moved), direction / np.linalg.norm(direction), rtol=1e-4)
     kl = float(quadratic(slope, curvature).divergence(moved))
@@ -95,7 +101,7 @@ def test_natural_gradient_is_the_trust_regions_edge():
 def test_natural_gradient_does_not_step_downhill():
     """Where the surrogate does not improve at any length, the parameters stay."""
     step = steps.natural_gradient(0.01)
-    moved, _ = step.apply(jnp.asarray([1.0, 0.0]), (), jnp.zeros(2), True, lambda: quadratic([-1.0, 0.0], np.eye(2)))
+    moved = step.within(quadratic([-1.0, 0.0], np.eye(2)), jnp.asarray([1.0, 0.0]), jnp.zeros(2))
     np.testing.assert_array_equal(moved, 0.0)
 
 
@@ -122,7 +128,14 @@ def test_steps_are_traced():
     """The rate may be a tracer: a batch of rates is one program."""
     params = jax.vmap(
         lambda eta: steps.optax_step(eta).apply(
-            jnp.ones(2), steps.optax_step(eta).init(jnp.zeros(2)), jnp.zeros(2), True, look_nowhere
+            at(jnp.zeros(2)), tracked(jnp.ones(2)), steps.optax_step(eta).init(jnp.zeros(2))
         )[0]
     )
     np.testing.assert_allclose(params(jnp.asarray([0.1, 0.2]))[:, 0], [0.1, 0.2], rtol=1e-5)
+
+
+def test_a_tracker_may_set_the_rate():
+    """The length of an optax step is multiplied by the rate that the tracker gives."""
+    step, params = steps.optax_step(0.1, "sgd"), jnp.asarray([1.0, -2.0])
+    moved, _ = step.apply(at(params), tracked(jnp.ones(2))._replace(rate=jnp.asarray(0.5)), step.init(params))
+    np.testing.assert_allclose(moved, params + 0.05, rtol=1e-6)

@@ -8,10 +8,10 @@ import pytest
 import stormpg
 from stormpg import schedules, steps, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.engine.iteration import landscape
+from stormpg.contract import Here
 from stormpg.errors import InputError
 from stormpg.estimators import estimate, surrogate
-from stormpg.trajectories import Trajectories
+from stormpg.trajectories import Batch, Trajectories
 from tests.test_estimators import ESTIMATORS, GAMMA
 
 SIGMA = 0.7
@@ -62,8 +62,10 @@ def formula(name: str, baseline: str, xi: np.ndarray, batch: Trajectories) -> tu
     return value, slope
 
 
-def svrpo_like(estimator) -> Algorithm:
-    return Algorithm(estimator, trackers.svrg(), schedules.within(2, 4, 2), steps.natural_gradient())
+def objective_at(policy, estimator, params, batch):
+    """What a trust-region step at ξ_t = `params` climbs."""
+    here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 4)
+    return steps.surrogate_on(here, Batch(batch, params)).objective
 
 
 @pytest.mark.slow
@@ -75,7 +77,7 @@ def test_objective_and_gradient_against_the_formula(policy, name, baseline, hori
     tree = lambda xi: {"mean": jnp.asarray(xi)[:, None]}
     gradient = jax.jit(lambda params: estimate(estimator, policy, params, batch).gradient["mean"][:, 0])
     for current in (here, there):  # a snapshot's batch is seen from other parameters, too
-        search = jax.jit(jax.value_and_grad(landscape(policy, svrpo_like(estimator), tree(current), batch).objective))
+        search = jax.jit(jax.value_and_grad(objective_at(policy, estimator, tree(current), batch)))
         for xi in (here, there):
             value, slope = formula(name, baseline, xi, batch)
             found, climb = search(tree(xi))
@@ -89,8 +91,8 @@ def test_objective_and_gradient_against_the_formula(policy, name, baseline, hori
 def test_fitted_values_have_an_objective(policy):
     """The baseline "value" is one number for each step, like "time"."""
     here, there = ({"mean": jnp.asarray(xi)[:, None]} for xi in ([0.3, -0.2], [0.1, 0.4]))
-    batch, estimator = batch_of(6, np.array([0.3, -0.2])), surrogate(stormpg.pgt(GAMMA, "value"))
-    objective = landscape(policy, svrpo_like(estimator), here, batch).objective
+    batch, estimator = batch_of(6, np.array([0.3, -0.2])), surrogate(stormpg.estimators.pgt(GAMMA, "value"))
+    objective = objective_at(policy, estimator, here, batch)
     for xi in (here, there):
         found = estimate(estimator, policy, xi, batch).gradient["mean"]
         np.testing.assert_allclose(jax.grad(objective)(xi)["mean"], found, rtol=1e-9)
@@ -100,7 +102,7 @@ def test_a_baseline_for_each_parameter_has_none():
     """No scalar objective has the gradient of the baseline "optimal": refused where it is asked for, in any combination."""
     with pytest.raises(InputError, match=r"'optimal' has one value for each parameter.*use 'time' or 'none'"):
         stormpg.svrpo(baseline="optimal")
-    free = Algorithm(stormpg.gpomdp(0.9, "optimal"), trackers.plain(), schedules.always(4), steps.natural_gradient())
+    free = Algorithm(stormpg.estimators.gpomdp(0.9, "optimal"), trackers.plain(), schedules.always(4), steps.natural_gradient())
     with pytest.raises(InputError, match="no surrogate objective"):
         stormpg.train("cartpole-continuous", free, trajectories=8, seeds=1, horizon=5)
 

@@ -36,7 +36,9 @@ def problem(request, float64):
 
 def estimates(policy, params, trajectories, baseline):
     """d of each trajectory, off-policy where it was not sampled at these parameters: [n, parameters]."""
-    one = lambda t: estimate(stormpg.gpomdp(GAMMA), policy, params, jax.tree.map(lambda x: x[None], t), baseline[None]).gradient
+    one = lambda t: (
+        estimate(stormpg.estimators.gpomdp(GAMMA), policy, params, jax.tree.map(lambda x: x[None], t), baseline[None]).gradient
+    )
     return jax.lax.map(lambda t: jnp.ravel(one(t)["logits"]), trajectories)
 
 
@@ -124,7 +126,9 @@ def test_a_linear_system_by_simulation(problem, float64):
     mean, error = discounted_mean(env, policy, params, horizon)
     assert abs(mean - exact) < 4 * error
     batch = stormpg.rollout(env, policy, params, jax.random.key(1), 8000, horizon)
-    one = lambda t: estimate(stormpg.gpomdp(GAMMA), policy, params, jax.tree.map(lambda x: x[None], t)).gradient["mean"]
+    one = lambda t: estimate(stormpg.estimators.gpomdp(GAMMA), policy, params, jax.tree.map(lambda x: x[None], t)).gradient[
+        "mean"
+    ]
     d = jax.lax.map(one, batch)
     slope = linear.gradient(problem, params, sigma, GAMMA, horizon)["mean"]
     assert (jnp.abs(d.mean(axis=0) - slope) < 5 * d.std(axis=0) / np.sqrt(len(d))).all()

@@ -8,15 +8,17 @@ import pytest
 import stormpg
 from stormpg import schedules, trackers
 from stormpg.algorithms import Algorithm
+from stormpg.contract import Here
 from stormpg.errors import InputError
 from stormpg.estimators import gradient
 from stormpg.records import add
 from stormpg.steps import optax_step
 from stormpg.theory.enumeration import sampled_by, small_chain
+from stormpg.trajectories import Batch
 from tests.test_estimators import two_parameters
 
 POLICY = stormpg.softmax_table(3, 2)
-ESTIMATOR = stormpg.gpomdp(0.9)
+ESTIMATOR = stormpg.estimators.gpomdp(0.9)
 
 
 @pytest.fixture
@@ -28,15 +30,19 @@ def setting(float64):
     return here, trackers.Memory(there, {"logits": jnp.ones((3, 2)) * 0.3}), batch
 
 
+def at(params, large=False):
+    return Here(jax.random.key(0), jnp.asarray(1), params, POLICY, ESTIMATOR, large, 5)
+
+
 def small(tracker, here, memory, batch):
-    return tracker.small(ESTIMATOR, POLICY, here, batch, memory)
+    return tracker.track(at(here), (Batch(batch, here),), memory)
 
 
 def test_alpha_one_is_plain(setting):
     here, memory, batch = setting
     np.testing.assert_allclose(
         small(trackers.storm(1.0), here, memory, batch).gradient["logits"],
-        trackers.plain().large(ESTIMATOR, POLICY, here, batch).gradient["logits"],
+        trackers.plain().track(at(here, large=True), (Batch(batch, here),), ()).gradient["logits"],
         rtol=1e-12,
     )
 
@@ -100,7 +106,9 @@ def test_whole_run_alpha_zero_is_srvr_pg():
 
 def test_any_combination_runs():
     """The axes are free: REINFORCE with STORM's tracker and a large batch every third step."""
-    mixed = Algorithm(stormpg.reinforce(0.9), trackers.storm(0.5), schedules.every(2, 6, 3), optax_step(0.01, "rmsprop"))
+    mixed = Algorithm(
+        stormpg.estimators.reinforce(0.9), trackers.storm(0.5), schedules.every(2, 6, 3), optax_step(0.01, "rmsprop")
+    )
     result = stormpg.train("cartpole-continuous", mixed, trajectories=40, seeds=2, horizon=15)
     assert np.isfinite(result.columns["gradient_norm"]).all()
     np.testing.assert_array_equal(result.columns["trajectories"][:7], [6, 9, 12, 18, 21, 24, 30])

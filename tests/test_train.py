@@ -12,16 +12,18 @@ import pytest
 import stormpg
 from stormpg import schedules, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.engine.compiled_loop import Compiled, calls_a_library
-from stormpg.engine.iteration import begin, draws, update
+from stormpg.engine.compiled_loop import CompiledLoop, calls_a_library
+from stormpg.engine.iteration import Budget, Setup, begin, learn
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError, StormpgWarning
 from stormpg.machine import xla
 from stormpg.machine.blocks import block_size, cut, in_blocks, together
 from stormpg.records import stack
+from stormpg.runs.training import RunOptions
+from stormpg.sampling import rollout
 from stormpg.steps import optax_step
 from stormpg.train import check_training
-from stormpg.sampling import rollout
+from stormpg.trajectories import Batch
 
 ENV = "cartpole-continuous"
 SMALL = stormpg.storm_pg(S0=4, B=2)
@@ -89,8 +91,8 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
     env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
     usual = stormpg.policy_for(env)
     solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
-    assert not calls_a_library(Compiled(env, 5).lowered(stack([usual, usual]), algorithm, np.arange(2)))
-    assert calls_a_library(Compiled(env, 5).lowered(stack([solving, solving]), algorithm, np.arange(2)))
+    assert not calls_a_library(CompiledLoop(env, 5).lowered(stack([usual, usual]), algorithm, np.arange(2)))
+    assert calls_a_library(CompiledLoop(env, 5).lowered(stack([solving, solving]), algorithm, np.arange(2)))
 
 
 @pytest.mark.slow
@@ -165,10 +167,11 @@ def test_a_diverged_seed_is_frozen_and_alone():
 def test_divergence_freezes_the_last_finite_state():
     env, algorithm = stormpg.make(ENV), stormpg.storm_pg(S0=3, B=2)
     policy = stormpg.policy_for(env)
-    state = jax.jit(begin)(policy, algorithm, 0)
-    batch = jax.jit(lambda state: rollout(env, policy, state.params, draws(state).rollout, 3, 10))(state)
+    setup = Setup(env, 10, policy, algorithm)
+    state = jax.jit(lambda seed: begin(setup, seed))(0)
+    batch = jax.jit(lambda state: rollout(env, policy, state.params, jax.random.key(3), 3, 10))(state)
     large, small = (
-        jax.jit(lambda state, batch, large=large: update(policy, algorithm, state, batch, jnp.asarray(0.5), large))
+        jax.jit(lambda state, batch, large=large: learn(setup, state, large, (Batch(batch, state.params),)))
         for large in (True, False)
     )
     state, _ = large(state, batch)
@@ -187,7 +190,9 @@ def test_output_iterate_is_uniform():
     """Algorithm 1 returns each of ξ_0..ξ_{T−1} with the same probability: T = 5, 2000 seeds, a chi-squared test."""
     from scipy.stats import chisquare
 
-    counting = Algorithm(stormpg.gpomdp(1.0), trackers.plain(), schedules.always(1), optax_step(1.0, lambda rate: _count()))
+    counting = Algorithm(
+        stormpg.estimators.gpomdp(1.0), trackers.plain(), schedules.always(1), optax_step(1.0, lambda rate: _count())
+    )
     env = Environment(
         "still", lambda key: (jnp.zeros(()), jnp.zeros(1)), lambda k, s, a: (s, jnp.zeros(1), jnp.ones(()), jnp.ones((), bool)),
         Box((1,)), Box((1,)), horizon=1,
@@ -241,7 +246,7 @@ def test_papinis_inner_loops_end_early():
         ({"env": "cartpole"}, None),
         ({"env": "cartpole", "policy": stormpg.gaussian_mlp(4, 1)}, "take a categorical policy"),
         ({"algorithm": "storm"}, "did you mean 'storm-pg'"),
-        ({"algorithm": stormpg.gpomdp(0.99)}, "make_algorithm"),
+        ({"algorithm": stormpg.estimators.gpomdp(0.99)}, "make_algorithm"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -319,7 +324,7 @@ def test_running_ahead_changes_nothing(monkeypatch, until):
     go_on = None if until is None else lambda now: now.trajectories < until
     train = lambda: stormpg.train(ENV, SMALL, trajectories=2000, seeds=1, horizon=5, progress=go_on)
     plain = train()
-    monkeypatch.setattr(Compiled, "goes_ahead", property(lambda self: True))
+    monkeypatch.setattr(CompiledLoop, "goes_ahead", property(lambda self: True))
     ahead = train()
     assert ahead.complete == plain.complete == (until is None)
     jax.tree.map(np.testing.assert_array_equal, ahead.states.trajectories, plain.states.trajectories)
@@ -333,11 +338,11 @@ def test_a_pause_changes_nothing(name):
     env = stormpg.make("chain")
     settings = {"S0": 4, "B": 2, **({"m": 3} if name == "svrpg" else {})} if name != "gpomdp" else {"S0": 4}
     training = check_training(env, [stormpg.make_algorithm(name, **settings)], [stormpg.policy_for(env)], [0, 1, 2], 5)
-    whole = training.run(100)
-    part = training.run(100, pause=30)
+    whole = training.run(Budget(100))
+    part = training.run(Budget(100), RunOptions(pause=30))
     assert not part.complete
     assert 30 <= int(part.states.trajectories.min()) <= 30 + 10
-    rest = training.run(100, before=part)
+    rest = training.run(Budget(100), RunOptions(before=part))
     assert rest.complete
     assert all((whole.columns[column] == rest.columns[column]).all() for column in whole.columns)
     same = jax.tree.map(lambda a, b: bool((a == b).all()), whole.states.params, rest.states.params)

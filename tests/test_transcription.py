@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg.engine.iteration import begin, update
+from stormpg.engine.iteration import Setup, begin, learn
 from stormpg.policies.scores import log_probs
-from stormpg.trajectories import Trajectories
+from stormpg.trajectories import Batch, Trajectories
 from tests import transcription
 from tests.transcription import Tau
 
@@ -62,12 +62,13 @@ def test_follows_the_text_for_ten_iterations(float64, name):
     rng = np.random.default_rng(5)
     xi = rng.normal(size=(3, 2))
     batches = [batch_of(rng, S0 if is_large(t) else B) for t in range(10)]
-    state = begin(policy, algorithm, 0)._replace(params={"mean": jnp.asarray(xi)})
-    step = jax.jit(update, static_argnames="large")
+    setup = Setup(None, HORIZON, policy, algorithm)
+    state = begin(setup, 0)._replace(params={"mean": jnp.asarray(xi)})
+    step = jax.jit(lambda state, batch, large: learn(setup, state, large, (Batch(batch, state.params),)), static_argnums=2)
     moved = 0.0
     for t, expected in enumerate(text(xi, batches)):
         batch = padded(policy, batches[t], state.params)
-        state, row = step(policy, algorithm, state, batch, jnp.asarray(0.5), large=is_large(t))
+        state, row = step(state, batch, is_large(t))
         np.testing.assert_allclose(state.params["mean"], expected, rtol=1e-11, atol=1e-11, err_msg=f"iteration {t}")
         assert bool(row.large) == is_large(t)
         moved = np.abs(expected - xi).max()

@@ -15,7 +15,7 @@ import numpy as np
 
 from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
 from stormpg.engine.iteration import LIMIT, Budget
-from stormpg.envs import Box, OutsideEnvironment, as_environment
+from stormpg.envs import Box, as_environment
 from stormpg.envs.base import AnyEnvironment, action_bounds
 from stormpg.errors import InputError, choose, nearest
 from stormpg.evaluate import Evaluation, evaluate
@@ -26,7 +26,7 @@ from stormpg.records import Tree, traceable
 from stormpg.runs import run_folder
 from stormpg.runs.logs import Logger, open_logs
 from stormpg.runs.result import Progress, Result
-from stormpg.runs.training import Plan, Training
+from stormpg.runs.training import RunOptions, Training
 from stormpg.sampling.rollouts import draws_noise
 from stormpg.train import budget_of, check_training, whole
 
@@ -134,7 +134,7 @@ class Agent:
                     min(done + more.trajectories, LIMIT), LIMIT if steps is None else min(taken + more.steps, LIMIT)
                 )
                 all_logs = [*opened, *(log for log in logs if not isinstance(log, str))]
-                result = self.training.run(budget, Plan(progress, before=before, logs=all_logs))
+                result = self.training.run(budget, RunOptions(progress, before=before, logs=all_logs))
                 self._reach(lambda: result)
             except BaseException as error:
                 partial = getattr(error, "result", None)
@@ -164,13 +164,13 @@ class Agent:
         seed and on what was predicted since it was made or loaded.
         """
         env = self.env
-        flat = env.flatten(observation) if isinstance(env, OutsideEnvironment) else np.asarray(observation)
+        flat = env.flatten(observation)
         shape = env.observation_space.shape if hasattr(env.observation_space, "shape") else ()
         if flat.shape[-len(shape) or flat.ndim :] != shape or flat.ndim - len(shape) not in (0, 1):
             raise InputError(f"the observation has shape {list(flat.shape)}; expected {list(shape)}, or a batch of such.")
         batch = flat if flat.ndim > len(shape) else flat[None]
         actions = self._actor.mode(batch) if deterministic else self._actor.act(batch, self._noise(len(batch)))
-        actions = env.unflatten(actions) if isinstance(env, OutsideEnvironment) else _clipped(env.action_space, actions)
+        actions = env.unflatten(actions)
         return actions if flat.ndim > len(shape) else actions[0]
 
     @functools.cached_property
@@ -277,10 +277,6 @@ def _same_spaces(old: AnyEnvironment, new: AnyEnvironment) -> None:
         if not np.array_equal(bounds[0], bounds[1]):
             words = [f"{low.tolist()} to {high.tolist()}" for low, high in bounds]
             raise InputError(f"{new.name} has actions from {words[1]}; expected {words[0]}, as {old.name} has.")
-
-
-def _clipped(space: Any, actions: np.ndarray) -> np.ndarray:
-    return np.clip(actions, space.low, space.high) if hasattr(space, "low") else actions
 
 
 def _bar(training: Training) -> Any:

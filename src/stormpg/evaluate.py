@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -64,9 +64,9 @@ def evaluate(
     length = env.horizon if horizon is None else horizon
     size = part_size(env, episodes, length)
     keys = [key if part == 0 else jax.random.fold_in(key, part) for part in range(-(-episodes // size))]
-    if isinstance(env, OutsideEnvironment):
+    if not env.in_jax:
         parts = []
-        with Sampler(env, length) as sampler:
+        with Sampler(cast(OutsideEnvironment, env), length) as sampler:
             for one in keys:
                 played = sampler.sample(policy, params, one, size, deterministic)
                 parts.append((played.reward.sum(axis=1), played.mask.sum(axis=1)))

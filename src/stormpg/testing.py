@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.algorithms import Algorithm
+from stormpg.engine.iteration import Setup, begin, cost
 from stormpg.envs import Box, Discrete, Environment, MultiDiscrete, make
 from stormpg.estimators import Estimator, estimate
 from stormpg.policies.constructors import check_policy as check_actions
@@ -93,21 +94,24 @@ def check_estimator(estimator: Estimator, env: Environment | None = None) -> Non
 def check_algorithm(algorithm: Algorithm, env: Environment | None = None) -> None:
     """It trains within its budget, counts it right, gives the same numbers again, and each seed its own."""
     env = env or make("cartpole-continuous")
-    schedule, budget = algorithm.schedule, 3 * (algorithm.schedule.S0 + 3 * algorithm.schedule.B)
-    result = train(env, algorithm, trajectories=budget, seeds=3, horizon=min(env.horizon, 20))
+    horizon = min(env.horizon, 20)
+    setup = Setup(env, horizon, policy_for(env), algorithm)
+    costs = [cost(setup, jax.eval_shape(lambda: begin(setup, 0)), large) for large in (True, False)]
+    budget = 3 * (costs[0] + 3 * costs[1])
+    result = train(env, algorithm, trajectories=budget, seeds=3, horizon=horizon)
     table = result.columns
     assert np.isfinite(table["return"]).all(), "a return is not finite"
     assert not table["diverged"].any(), "it diverged"
     assert table["trajectories"].max() <= budget, "it sampled more than its budget"
-    assert table["trajectories"].max() > budget - max(schedule.S0, schedule.B), "it stopped early"
+    assert table["trajectories"].max() > budget - max(costs), "it stopped early"
     assert (np.diff(table["trajectories"]) >= 0)[np.diff(table["seed"]) == 0].all(), "the count of trajectories falls"
     first = table["iteration"] == 0
-    assert (table["trajectories"][first] == schedule.S0).all(), "the first batch is not S0"
+    assert (table["trajectories"][first] == costs[0]).all(), "the first batch is not a large one"
     moved = [
         float(jnp.abs(a - b).max()) for a, b in zip(*(jax.tree.leaves(result.params("last", s)) for s in (0, 1)), strict=True)
     ]
     assert max(moved) > 0, "two seeds have the same parameters"
-    again = train(env, algorithm, trajectories=budget, seeds=3, horizon=min(env.horizon, 20))
+    again = train(env, algorithm, trajectories=budget, seeds=3, horizon=horizon)
     for name, column in table.items():
         np.testing.assert_array_equal(column, again.columns[name], f"{name} differs when the same is run again")
 

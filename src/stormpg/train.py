@@ -1,6 +1,7 @@
-"""train(): from what a user gives to a `Result`, and to a folder that can be gone on with."""
+"""train(), load() and resume(): from what a user gives to a `Result`, and to a folder that can be resumed."""
 
 import contextlib
+import dataclasses
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,14 @@ from stormpg.errors import InputError, tell, warn_diverged
 from stormpg.machine.blocks import cut
 from stormpg.machine.stopping import add_note
 from stormpg.policies.constructors import check_policy, policy_for
+from stormpg.runs import run_folder
 from stormpg.runs.checkpoints import Interval, Keeper, fingerprint, last_good, owned
 from stormpg.runs.config import MOST_STEPS
 from stormpg.runs.files import FORMAT, as_json
 from stormpg.runs.identity import describe, difference
 from stormpg.runs.logs import Logger
 from stormpg.runs.result import Result
-from stormpg.runs.training import Plan, Reporter, Training
+from stormpg.runs.training import Blocks, Reporter, RunOptions, Training
 
 
 def train(
@@ -76,10 +78,10 @@ def train(
     check_budget(training.next_batch(), budget.trajectories)
     if rollout_workers is not None:
         check_workers(training, rollout_workers)
-    plan = Plan(progress, logs=logs, rollout_workers=rollout_workers)
+    options = RunOptions(progress, logs=logs, rollout_workers=rollout_workers)
     if out is None:
-        return warn_diverged(training.run(budget, plan))
-    return warn_diverged(run_in_folder(training, budget, plan, Path(out), checkpoint, resume))
+        return warn_diverged(training.run(budget, options))
+    return warn_diverged(run_in_folder(training, budget, options, Path(out), checkpoint, resume))
 
 
 def budget_of(trajectories: int | None, steps: int | None) -> Budget:
@@ -89,11 +91,9 @@ def budget_of(trajectories: int | None, steps: int | None) -> Budget:
 
 
 def run_in_folder(
-    training: Training, budget: Budget, plan: Plan, folder: Path, checkpoint: Interval | None, resume: bool
+    training: Training, budget: Budget, options: RunOptions, folder: Path, checkpoint: Interval | None, resume: bool
 ) -> Result:
     """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
-    from stormpg.runs import run_folder
-
     steps = None if budget.steps == LIMIT else budget.steps
     config = run_folder.read_config(folder) if resume else None
     if config is None:
@@ -112,7 +112,7 @@ def run_in_folder(
         begun = last_good(folder, mark, lambda i: training.shapes(blocks[i])) if resume else {}
         keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
         try:
-            result = training.run(budget, plan._replace(keeper=keeper, block=block))
+            result = training.run(budget, options._replace(keeper=keeper, block=block))
             if result.complete:
                 run_folder.save(result, folder)
                 keeper.finish()
@@ -130,9 +130,7 @@ def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path
     """InputError that names the difference where a folder holds another run."""
     no_matter = {"format", "versions", "device"}
     if config["format"] < FORMAT:
-        tell(
-            f"{folder} is of an older version, which described otherwise what a run is computed from: its settings are compared."
-        )
+        tell(f"{folder} is of an older version, which described a run in another way: only its settings are compared.")
         no_matter |= {"identity"} if "identity" in config else {"identity", "steps"}
     held, asked = (describe({k: v for k, v in one.items() if k not in no_matter}) for one in (config, as_json(wanted)))
     if found := difference(held, asked):
@@ -195,3 +193,30 @@ def whole(name: str, value: Any, least: int = 1, most: int = LIMIT) -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
         raise InputError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
     return int(value)
+
+
+def load(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None) -> Result:
+    """The run in a folder, as `train` returned it; one that is not finished, as its last checkpoint has it.
+
+    env, policy, algorithm   where they are the user's own, and cannot be made again from what is written
+    """
+    path = Path(folder)
+    run = run_folder.Run(path, env, policy, algorithm)
+    training = check_training(run.env, run.algorithms(), run.policies, run.seeds, run.horizon)
+    if run_folder.is_whole(path):
+        return run_folder.finished(training, path)
+    block, budget = run.config.get("block") or training.block(), budget_of(run.config["trajectories"], run.config.get("steps"))
+    blocks = cut(training.runs, block)
+    begun = last_good(path, fingerprint(run.config), lambda i: training.shapes(blocks[i]))
+    under_way = Blocks(training, budget, RunOptions(block=block))
+    under_way.reached = begun
+    return dataclasses.replace(under_way.so_far(), complete=False)
+
+
+def resume(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None) -> Result:
+    """Finish the run in a folder, bit for bit as if it had not been stopped; one that is finished is returned.
+
+    env, policy, algorithm   where they are the user's own, and cannot be made again from what is written
+    """
+    arguments = run_folder.Run(folder, env, policy, algorithm).arguments()
+    return train(**arguments, out=folder, resume=True)

@@ -1,1 +1,4 @@
-"""`stormpg bench`: how fast the library is here, beside what it is compared with, every table measured in one run."""
+"""How fast the library is here, beside what it is compared with, every table measured in one run.
+
+Called by the command `bench`.
+"""

@@ -52,7 +52,7 @@ def compare(program: Path, folder: Path, B: int = 5) -> float:
     params = policy.init(jax.random.key(1))
     other = jax.tree.map(lambda x: x + 0.003, params)
     batch = rollout(env, policy, params, key, B, HORIZON)
-    estimator = stormpg.gpomdp(GAMMA)
+    estimator = stormpg.estimators.gpomdp(GAMMA)
     here = estimate(estimator, policy, params, batch)
     there = estimate(estimator, policy, other, batch, here.baseline)
 

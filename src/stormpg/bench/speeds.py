@@ -14,7 +14,7 @@ from stormpg import trajectories
 from stormpg.bench.measure import Row, Table, Tell, in_turns, seconds_of
 from stormpg.engine.iteration import Budget
 from stormpg.policies import scores
-from stormpg.runs.training import Plan, Training
+from stormpg.runs.training import RunOptions, Training
 
 ALGORITHMS = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
 ENVIRONMENTS = {"cartpole-continuous": 100, "rllab-mountain-car": 1000}  # and the horizons
@@ -139,11 +139,11 @@ def episodes(rounds: int, tell: Tell) -> Table:
     tell("Mountain-Car: training a policy first")
     first = stormpg.train(env, stormpg.storm_pg(S0=10, B=5), 600, 16)
     training = Training(env, first.algorithms, first.policies, first.seeds, env.horizon)
-    more = lambda: seconds_of(lambda: training.run(Budget(800), Plan(before=first)))
+    more = lambda: seconds_of(lambda: training.run(Budget(800), RunOptions(before=first)))
     with_exit = in_turns({"ends with the last episode": more}, rounds, tell)
     with to_the_end():
         without = in_turns({"all 1000 steps": more}, rounds, tell)  # not in turns: each needs its own programs
-    live = training.run(Budget(800), Plan(before=first)).columns
+    live = training.run(Budget(800), RunOptions(before=first)).columns
     share = live["steps"][live["trajectories"] == 800].mean() - live["steps"][live["trajectories"] == 600].mean()
     rows = [Row(name, figures) for name, figures in (with_exit | without).items()]
     rows[0] = rows[0]._replace(about={"live": float(share) / (200 * env.horizon)})

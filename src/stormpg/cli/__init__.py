@@ -1,5 +1,5 @@
-"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, render, studies, tuning, bench
-and theory.
+"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, render, studies, report,
+tuning, bench and theory.
 """
 
 import signal
@@ -7,14 +7,14 @@ import sys
 import warnings
 from typing import Any
 
-from stormpg.cli import about, bench, render, studies, theory, training, tuning
+from stormpg.cli import about, bench, render, report, studies, theory, training, tuning
 from stormpg.cli.base import Interrupted, app
 from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning
 from stormpg.machine.stopping import Terminated, terminate
 from stormpg.machine.xla import ask_fast_loops, keep_programs
 from stormpg.report.terminal import err, out
 
-__all__ = ["about", "bench", "main", "render", "studies", "theory", "training", "tuning"]
+__all__ = ["about", "bench", "main", "render", "report", "studies", "theory", "training", "tuning"]
 
 
 def main() -> None:

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +12,7 @@ import typer
 import typer.core
 
 from stormpg.algorithms import ALGORITHMS
-from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
+from stormpg.runs.options import POLICY_OPTIONS, algorithm_options, without_secrets
 
 
 class Interrupted(BaseException):
@@ -39,6 +41,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print a last line in JSON.")
 Workers = Annotated[
     str | None, typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster on this machine) or ray://HOST:PORT.")
 ]
+ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; a study that is there is resumed.")]
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file of defaults; its keys are the flags' names.")]
 
 
@@ -80,3 +83,8 @@ def finish(as_json: bool, content: Any) -> None:
     """The machine-readable last line."""
     if as_json:
         print(json.dumps(content, default=str))
+
+
+def this_command() -> str:
+    """The command as it was given, but for passwords."""
+    return shlex.join(["stormpg", *(without_secrets(word) for word in sys.argv[1:])])

@@ -1,25 +1,18 @@
 """Studies: reproduce, compare, report."""
 
-import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stormpg.cli.base import Json, Workers, app, finish
-from stormpg.engine.iteration import LIMIT
-from stormpg.envs.named import check_name
-from stormpg.errors import InputError, choose, legible
+from stormpg.cli.base import Json, ResultsFolder, Workers, app, finish, this_command
 from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
 from stormpg.report.terminal import out, table, unit_bar
 from stormpg.reproduce import reproduction
 from stormpg.reproduce.claims import count_verdicts
-from stormpg.runs.options import without_secrets
-from stormpg.runs.reading import as_record
 from stormpg.studies import comparison
-from stormpg.studies.study import ABOUT, check_algorithms, read_about
+from stormpg.studies.study import check_algorithms
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workshop
 
@@ -27,7 +20,6 @@ Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
 Baseline = Annotated[str | None, typer.Option(help="For all algorithms; their own by default.")]
 Decay = Annotated[float | None, typer.Option(help="Of the learning rate: η_t = η · decay^(t / decay-every).")]
 DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
-ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; a study that is there is resumed.")]
 
 
 @app.command("reproduce")
@@ -73,49 +65,6 @@ def compare_command(
     with workers(where) as those, unit_bar("compare") as report:
         data = comparison.compare(Workshop(folder, report, workers=those), wanted, tune, [this_command()])
     show(data, folder, as_json)
-
-
-@app.command("report")
-def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the one folder of a study.")],
-    folder: Annotated[Path | None, typer.Option("--out", help="Where to write; a study's own folder by default.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Build figures and page again from what is stored; nothing is trained."""
-    if len(runs) == 1 and (runs[0] / ABOUT).is_file():
-        if folder is not None and folder != runs[0]:
-            raise InputError(f"{runs[0]} is a study, whose report goes into its own folder: leave out --out {folder}.")
-        rebuild(runs[0], as_json)
-    else:
-        folder = folder or Path("report")
-        with legible(f"what {' and '.join(map(str, runs))} hold"):
-            show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
-
-
-def rebuild(root: Path, as_json: bool) -> None:
-    """The report of a study from its stored runs."""
-    from stormpg.cli import theory, tuning
-
-    about, file = read_about(root), root / ABOUT
-    kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
-    shop, tuned = Workshop(root, train=False), (root / "tuning").is_dir()
-    with legible(f"what {root} holds"):
-        if kind == "reproduce":
-            plan = as_record(reproduction.Plan, about, str(file), {"trajectories": LIMIT})
-            show(reproduction.reproduce(shop, plan, tuned, [this_command()]), root, as_json)
-        elif kind == "compare":
-            wanted = as_record(comparison.Comparison, about, str(file), {"trajectories": LIMIT})
-            check_name(wanted.env, file)
-            show(comparison.compare(shop, wanted, tuned, [this_command()]), root, as_json)
-        elif kind == "theory":
-            theory.report(shop, about, as_json)
-        else:
-            tuning.report(shop, about, as_json)
-
-
-def this_command() -> str:
-    """The command as it was given, but for passwords."""
-    return shlex.join(["stormpg", *(without_secrets(word) for word in sys.argv[1:])])
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stormpg.cli.base import Json, Workers, app, finish, flag, with_settings
-from stormpg.cli.studies import ResultsFolder, this_command
+from stormpg.cli.base import Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
 from stormpg.errors import InputError, choose
 from stormpg.report.tables import SYMBOLS
 from stormpg.report.terminal import out, table, unit_bar

@@ -7,7 +7,6 @@ import numpy as np
 import typer
 
 from stormpg.cli.base import Config, Json, Out, app, finish, flag, with_settings
-from stormpg.envs import OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.report.terminal import out, progress_bar, table
@@ -85,7 +84,7 @@ FINISHED = "This run is finished: there is nothing left to do."
 
 def resuming(env: Any) -> str:
     """What resuming an environment means."""
-    if isinstance(env, OutsideEnvironment):
+    if not env.in_jax:
         return (
             "Resuming. Every episode begins with a reset to its own seed; what the environment keeps from one episode to the "
             "next besides that is not restored."

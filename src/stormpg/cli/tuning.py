@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.algorithms import ALGORITHMS, make_algorithm
-from stormpg.cli.base import Config, Json, Workers, app, finish, flag, with_settings
-from stormpg.cli.studies import ResultsFolder, this_command
+from stormpg.cli.base import Config, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
 from stormpg.errors import InputError, choose
 from stormpg.paper import settings_for
 from stormpg.policies.constructors import Gaussian, describe_policy

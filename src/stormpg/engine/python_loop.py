@@ -110,11 +110,18 @@ class PythonLoop:
             setup = (self.env, self.horizon, policy, algorithm, state, large)
             live, points = ask(*setup, budget)
             if live:
-                sizes = self.sizes.get(large) or self.sizes.setdefault(large, wanted_sizes(Setup(*setup[:4]), state, large))
+                sizes = self.sizes_of(Setup(*setup[:4]), state)[large]
                 sampled = [self.batch(policy, at, key, n, budget) for (at, key), n in zip(points, sizes, strict=True)]
                 state, row = answer(*setup, sampled)
                 rows.append(row)
         return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
+
+    def sizes_of(self, setup: Setup, state: State) -> dict[bool, tuple[int, ...]]:
+        """The sizes of the batches of large and small iterations; they are found once, and as many slots are opened."""
+        if not self.sizes:
+            self.sizes = {large: wanted_sizes(setup, state, large) for large in (True, False)}
+            self.sampler.least = max(*self.sizes[True], *self.sizes[False], 1)
+        return self.sizes
 
     def batch(self, policy: Any, params: Tree, key: Array, n: int, budget: Budget) -> Trajectories:
         """n trajectories, without their log-probabilities."""

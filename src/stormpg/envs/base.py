@@ -15,7 +15,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +68,32 @@ class Environment:
     # One that knows a faster way to whole batches of trajectories: of (policy, params, key, n, horizon).
     batches: Callable[..., Any] | None = None
 
+    in_jax: ClassVar[bool] = True
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """What a continuous action is clipped to, from below and from above."""
+        return getattr(self.action_space, "low", None), getattr(self.action_space, "high", None)
+
+    @property
+    def observed(self) -> Any:
+        """The shape and type of an observation."""
+        return jax.eval_shape(self.reset, jax.eval_shape(jax.random.key, 0))[1]
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What a run's numbers depend on, by name."""
+        fields = (field.name for field in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in fields if name not in ("settings", "horizon")}
+
+    def flatten(self, observation: Any) -> np.ndarray:
+        """An observation, or a batch, as a policy takes it."""
+        return np.asarray(observation)
+
+    def unflatten(self, actions: np.ndarray) -> np.ndarray:
+        """A batch of a policy's actions as the environment takes them."""
+        return np.clip(actions, *self.bounds) if isinstance(self.action_space, Box) else actions
+
 
 OWN = "own"  # the prefix of the name of what a user gave as an object, a class or a function: no name makes it again
 
@@ -91,6 +117,23 @@ class OutsideEnvironment:
     frames: Callable[..., Any] | None = None  # opens one environment that draws itself
     copies: bool = True  # whether slots are environments of their own; False: all that there is was given by the user
 
+    in_jax: ClassVar[bool] = False
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """What a continuous action is clipped to, from below and from above."""
+        return self.low, self.high
+
+    @property
+    def observed(self) -> Any:
+        """The shape and type of an observation."""
+        return jax.ShapeDtypeStruct(self.observation_space.shape, jnp.float32)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What a run's numbers depend on, by name: not its code, so that one that broke can be mended, and the run resumed."""
+        return {name: getattr(self, name) for name in ("observation_space", "action_space", "low", "high")}
+
 
 AnyEnvironment = Environment | OutsideEnvironment
 
@@ -98,7 +141,7 @@ AnyEnvironment = Environment | OutsideEnvironment
 def action_bounds(env: AnyEnvironment) -> tuple[np.ndarray, np.ndarray]:
     """What each dimension of a continuous action is clipped to, from below and from above."""
     space: Any = env.action_space
-    low, high = (env.low, env.high) if isinstance(env, OutsideEnvironment) else (space.low, space.high)
+    low, high = env.bounds
     size = (math.prod(space.shape),)
     return np.broadcast_to(np.asarray(low, float), size), np.broadcast_to(np.asarray(high, float), size)
 

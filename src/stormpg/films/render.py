@@ -85,7 +85,7 @@ def render(
     if run.horizon > MOST_STEPS:
         raise InputError(f"episodes of the run in {folder} have up to {run.horizon} steps; a film has at most {MOST_STEPS}.")
     params, policy = parameters(run, which, policy_seed), run.policies[0]
-    kind = Outside if isinstance(run.env, OutsideEnvironment) else Inside
+    kind = Inside if run.env.in_jax else Outside
     with contextlib.closing(kind(run.env, policy, params, deterministic)) as stage:
         done = Rendering(file, frame_rate(fps, stage.rate, file), [], [])
         # As `evaluate` and the rollouts draw them.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stormpg.envs.base import AnyEnvironment, Box, Discrete, MultiDiscrete, OutsideEnvironment, action_bounds
+from stormpg.envs.base import AnyEnvironment, Box, Discrete, MultiDiscrete, action_bounds
 from stormpg.errors import InputError, choose, nearest, warn_pictures
 from stormpg.policies.families import Categorical as Categorical
 from stormpg.policies.families import Gaussian as Gaussian
@@ -249,11 +249,7 @@ def check_policy(env: AnyEnvironment, policy: Any) -> None:
         )
     key = jax.eval_shape(jax.random.key, 0)
     params = jax.eval_shape(policy.init, key)
-    if isinstance(env, OutsideEnvironment):
-        observation = jax.ShapeDtypeStruct(env.observation_space.shape, jnp.float32)
-    else:
-        observation = jax.eval_shape(env.reset, key)[1]
-    action = jax.eval_shape(policy.sample, params, key, observation)
+    action = jax.eval_shape(policy.sample, params, key, env.observed)
     whole = bool(jnp.issubdtype(action.dtype, jnp.integer))
     shape = () if isinstance(env.action_space, Discrete) else env.action_space.shape
     if whole == isinstance(env.action_space, Box) or action.shape != shape:

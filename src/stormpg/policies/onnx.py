@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from stormpg.envs import OutsideEnvironment
 from stormpg.envs.base import Box
 from stormpg.errors import InputError
 from stormpg.policies.families import NEVER, Categorical, Gaussian, MultiCategorical, table_of
@@ -75,9 +74,9 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
             centre, half_width = (np.asarray(part, np.float32) for part in policy.scale)
             graph.then("Mul", half_width)
             graph.then("Add", centre)
-        bounds = env if isinstance(env, OutsideEnvironment) else env.action_space
-        graph.then("Max", np.asarray(bounds.low, np.float32))
-        graph.then("Min", np.asarray(bounds.high, np.float32))
+        low, high = env.bounds
+        graph.then("Max", np.asarray(low, np.float32))
+        graph.then("Min", np.asarray(high, np.float32))
     whole = not isinstance(env.action_space, Box)
     describe, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     seen = describe("observation", kind.FLOAT, ["n", network.sizes[0]])

@@ -132,7 +132,9 @@ def read(file: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[in
     if about.get("kind") != "stormpg checkpoint" or about.get("run") != fingerprint:
         raise InputError(f"{file} is a checkpoint of another run.")
     if about.get("format") not in FORMATS:
-        raise InputError(f"{file} has the format {about.get('format')}; this version reads {' and '.join(FORMATS)}.")
+        raise InputError(
+            f"{file} has the format {about.get('format')}; this version reads {', '.join(FORMATS[:-1])} and {FORMATS[-1]}."
+        )
     found = {}
     for block in sorted({name.split("/", 1)[0] for name in tensors}):
         if not (block.isascii() and block.isdigit() and len(block) < 9):

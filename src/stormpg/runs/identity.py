@@ -19,7 +19,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from stormpg.envs.base import OutsideEnvironment
 from stormpg.records import Aside, Opaque
 
 FEW = 16  # numbers of an array that are written out; more are digested
@@ -30,13 +29,8 @@ Description = dict[str, Any]
 
 def identity(training: Any) -> dict[str, Description]:
     """What the runs of a `Training` are computed from, besides seeds and horizon, which its config.json has anyway."""
-    env = training.env
-    if isinstance(env, OutsideEnvironment):  # not its code, so that one that broke can be mended, and the run resumed
-        made = {name: getattr(env, name) for name in ("observation_space", "action_space", "low", "high")}
-    else:
-        made = {f.name: getattr(env, f.name) for f in dataclasses.fields(env) if f.name not in ("settings", "horizon")}
     return {
-        "environment": describe(made),
+        "environment": describe(training.env.parts),
         "algorithm": describe_all(training.algorithms),
         "policy": describe_all(training.policies),
     }

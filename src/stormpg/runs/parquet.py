@@ -23,6 +23,7 @@ from stormpg.runs.table import NAMES, Columns
 FILE, SUMMARY = "metrics.parquet", "summary.json"
 CHECKSUM = "metrics_sha256"  # the entry of summary.json
 FREE_ROWS = 10**6  # any table may have that many rows, and a larger one as many as its file has bytes: no real one is as dense
+MOST_ADDED = 100  # columns besides the usual ones
 TEXTS = ("env", "algorithm")
 FLAGS = ("large", "diverged")
 COUNTS = ("setting", "seed", "iteration", "trajectories", "steps")
@@ -104,10 +105,15 @@ def _parsed(polars: Any, file: Path, most: int) -> dict[str, np.ndarray]:
     wrong = [name for name in NAMES if name not in held or not _is(name, held[name])]
     if wrong:
         raise InputError(f"{file} has {wrong[0]} = {held.get(wrong[0], 'nothing')}; expected the columns of a run.")
+    added = [name for name, kind in held.items() if name not in NAMES and kind.is_numeric()]  # by a tracker, of any name
+    if len(added) > MOST_ADDED:
+        raise InputError(
+            f"{file} has {len(added):,} columns besides those of a run; expected at most {MOST_ADDED}."
+        )
     rows = polars.scan_parquet(file).select(polars.len()).collect().item()
     if rows > most:
         raise InputError(f"{file} claims {rows:,} rows; expected at most {most:,} for this run and a file of this size.")
-    table = polars.read_parquet(file, columns=[name for name in NAMES if name not in TEXTS])
+    table = polars.read_parquet(file, columns=[name for name in (*NAMES, *added) if name not in TEXTS])
     if sum(table.null_count().row(0)):
         raise InputError(f"{file} has rows with missing values, which no run writes.")
     return {column.name: column.to_numpy() for column in table}
@@ -145,4 +151,4 @@ def checked(table: dict[str, np.ndarray], config: Mapping[str, Any], file: Path)
         if (taken < 0).any() or (taken[starts] == 0).any():
             raise InputError(f"{file} counts {name} backwards: {shown(int(taken.min()))}.")
     texts = {name: np.broadcast_to(np.array(config[name]), rows) for name in TEXTS}
-    return {name: texts.get(name, table.get(name)) for name in NAMES}  # type: ignore[misc]
+    return {**{name: texts[name] if name in TEXTS else table[name] for name in NAMES}, **table}

@@ -22,7 +22,7 @@ from stormpg.algorithms import Algorithm
 from stormpg.engine.compiled_loop import CompiledLoop
 from stormpg.engine.iteration import Budget, Row, Setup, State, begin, cost, is_large
 from stormpg.engine.python_loop import PythonLoop
-from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
+from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import InputError
 from stormpg.machine.blocks import at_home, cut, in_blocks, together
 from stormpg.machine.stopping import Halted, Stop, listening
@@ -38,10 +38,10 @@ Loop = CompiledLoop | PythonLoop
 
 def loop_of(env: AnyEnvironment) -> type[CompiledLoop] | type[PythonLoop]:
     """How an environment is run: inside JAX, or outside."""
-    return PythonLoop if isinstance(env, OutsideEnvironment) else CompiledLoop
+    return CompiledLoop if env.in_jax else PythonLoop
 
 
-class Plan(NamedTuple):
+class RunOptions(NamedTuple):
     """How a training is carried out."""
 
     progress: Reporter | None = None
@@ -103,13 +103,13 @@ class Training:
         state = jax.tree.map(lambda x: x[0], before.states)
         return cost(self.setup, state, bool(is_large(self.setup, state)))
 
-    def run(self, budget: Budget, plan: Plan | None = None) -> Result:
-        """Train until the budget is spent, or `plan.progress` says stop.
+    def run(self, budget: Budget, options: RunOptions | None = None) -> Result:
+        """Train until the budget is spent, or `options.progress` says stop.
 
         An error, of `progress`, a logger or the environment, and a signal stop all blocks after their chunk. It is raised when
         all have ended, with what was done as its `result`.
         """
-        return Blocks(self, budget, plan or Plan()).run()
+        return Blocks(self, budget, options or RunOptions()).run()
 
     def result(self, trajectories: int, table: Columns, states: State, seconds: float = 0.0, complete: bool = True) -> Result:
         """What it has come to."""
@@ -120,20 +120,20 @@ class Training:
 class Blocks:
     """A training under way: what each block of runs has reached."""
 
-    def __init__(self, training: Training, budget: Budget, plan: Plan) -> None:
-        self.training, self.budget, self.plan = training, budget, plan
+    def __init__(self, training: Training, budget: Budget, options: RunOptions) -> None:
+        self.training, self.budget, self.options = training, budget, options
         self.began, self.stop, self.lock = time.perf_counter(), Stop(), threading.Lock()
-        self.blocks = cut(training.runs, plan.block or training.block())
+        self.blocks = cut(training.runs, options.block or training.block())
         self.size = len(self.blocks[0][2])
-        self.reached = dict(plan.keeper.blocks) if plan.keeper else {}
-        if plan.before is not None:
-            ends = enumerate(cut(plan.before.states, self.size))
+        self.reached = dict(options.keeper.blocks) if options.keeper else {}
+        if options.before is not None:
+            ends = enumerate(cut(options.before.states, self.size))
             self.reached = {i: Reached(states, ()) for i, states in ends if int(states.iteration.max()) > 0}
         self.told = {number: len(reached.rows) for number, reached in self.reached.items()}  # rows that the logs have
-        self.watch = Watch(budget, self.began, plan.progress, self.so_far)
+        self.watch = Watch(budget, self.began, options.progress, self.so_far)
         loop: Any = loop_of(training.env)
         self.loop: Loop = loop(
-            training.env, training.horizon, len(self.blocks), plan.rollout_workers, training.count, self.stop
+            training.env, training.horizon, len(self.blocks), options.rollout_workers, training.count, self.stop
         )
 
     def run(self) -> Result:
@@ -156,7 +156,7 @@ class Blocks:
             device = self.loop.place(number)
             block, states, rows = start(self.loop, self.blocks[number], self.budget, self.reached.get(number), device)
             self.reached[number] = Reached(states, tuple(rows))
-            pause = self.plan.pause or self.budget.trajectories
+            pause = self.options.pause or self.budget.trajectories
             for after, new in chunks(self.loop, block, states, (self.budget, pause), device):
                 rows.append(new)
                 self.report(number, after, rows)
@@ -168,12 +168,12 @@ class Blocks:
     def report(self, number: int, states: State, rows: list[Row]) -> None:
         """A block has got farther: keep that, and tell everyone who wants to know."""
         self.reached[number] = Reached(states, tuple(rows))
-        if self.plan.keeper:
-            self.plan.keeper.reach(number, states, rows)
-        if self.plan.logs:
+        if self.options.keeper:
+            self.options.keeper.reach(number, states, rows)
+        if self.options.logs:
             with self.lock:
                 new = joined(rows[self.told.get(number, 0) :])
-                send(self.plan.logs, self.training.names(number, self.size), states, new)
+                send(self.options.logs, self.training.names(number, self.size), states, new)
             self.told[number] = len(rows)
         if self.watch.report(number, states, rows[-1]) is False:
             self.stop.request()
@@ -188,9 +188,9 @@ class Blocks:
         states = together(at_home(ends) if len(self.loop.devices) > 1 else ends, training.count)
         rows = [list(now[number].rows) for number in range(len(self.blocks))]
         table: Columns = Table(training.env.name, training.algorithms, training.seeds, rows)
-        if self.plan.before is not None:
-            table = extend(self.plan.before.columns, table)
-        trajectories, pause = self.budget.trajectories, self.plan.pause
+        if self.options.before is not None:
+            table = extend(self.options.before.columns, table)
+        trajectories, pause = self.budget.trajectories, self.options.pause
         whole = not self.stop and (pause is None or pause >= trajectories)
         return training.result(trajectories, table, states, time.perf_counter() - self.began, whole)
 

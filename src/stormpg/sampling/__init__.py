@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
+from stormpg.envs.base import AnyEnvironment
 from stormpg.records import Tree
 from stormpg.sampling import episodes, rollouts
 from stormpg.trajectories import Batch, Trajectories
@@ -22,12 +22,12 @@ def rollout(env: AnyEnvironment, policy: Any, params: Tree, key: Array, n: int, 
 
     The randomness of a trajectory belongs to its index alone: the first five of ten are the five of five.
     """
-    sample: Any = episodes.sample if isinstance(env, OutsideEnvironment) else rollouts.rollout
+    sample: Any = rollouts.rollout if env.in_jax else episodes.sample
     return sample(env, policy, params, key, n, horizon)
 
 
 def empty_batch(env: AnyEnvironment, policy: Any, params: Tree, n: int, horizon: int) -> Batch:
     """n trajectories in which nothing happens, with the shapes of those that are sampled."""
-    sample: Any = episodes.blank_sample if isinstance(env, OutsideEnvironment) else rollouts.rollout
+    sample: Any = rollouts.rollout if env.in_jax else episodes.blank_sample
     shapes = jax.eval_shape(lambda params, key: sample(env, policy, params, key, n, horizon), params, jax.random.key(0))
     return Batch(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes), params)

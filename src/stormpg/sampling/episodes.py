@@ -33,6 +33,7 @@ class Sampler:
         self.env, self.horizon, self.acting = env, horizon, acting
         self.slots: VectorEnv | None = None
         self.asked = 0
+        self.least = 1  # slots: with as many from the beginning, a run that is resumed has the same rounding
         self.stop: Stop | None = None  # a batch that is asked to stop is given up
 
     def __enter__(self) -> "Sampler":
@@ -51,6 +52,7 @@ class Sampler:
 
     def open(self, n: int) -> VectorEnv:
         """n slots, or as many as can be had."""
+        n = max(n, self.least)
         if self.slots is None or self.asked < n:
             self.close()
             self.slots, self.asked = self.env.open_slots(n), n

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stormpg.envs.base import AnyEnvironment, OutsideEnvironment
+from stormpg.envs.base import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.machine.ray_cluster import HERE, cluster, imported
 from stormpg.policies.acting import Actor, actor
@@ -28,7 +28,7 @@ PATIENCE = 2.0  # seconds for environments to close before their actor is ended
 
 def sendable(env: AnyEnvironment) -> bytes:
     """An environment as actors are sent it; InputError where it cannot be played on them."""
-    if not isinstance(env, OutsideEnvironment):
+    if isinstance(env, Environment):
         raise InputError(f"{env.name} runs inside JAX; rollout_workers is for environments outside it: leave it out.")
     if not env.copies:
         raise InputError(f"{env.name} is one object, and rollout_workers need their own: give a function that makes one.")

@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from optax.tree_utils import tree_vdot
 
 from stormpg import estimators
-from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
+from stormpg.envs import AnyEnvironment, Environment
 from stormpg.envs.chain import chain_tables
 from stormpg.estimators import Estimator, estimate
 from stormpg.records import Tree, add, norm
@@ -60,7 +60,7 @@ def pilot(env: AnyEnvironment, policy: Any, gamma: float, n: int, horizon: int, 
     """Sample n trajectories at ξ_0 and measure."""
     estimator = estimators.gpomdp(gamma)
     first, key = policy.init(jax.random.key(seed)), jax.random.key(seed + 1)
-    if isinstance(env, OutsideEnvironment):
+    if not env.in_jax:
         batch = rollout(env, policy, first, key, n, horizon)
     else:
         batch = jax.jit(lambda params, key: rollout(env, policy, params, key, n, horizon))(first, key)

@@ -14,14 +14,14 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.engine.iteration import Budget
-from stormpg.envs import OutsideEnvironment, make
+from stormpg.envs import make
 from stormpg.errors import InputError
 from stormpg.machine.blocks import RUNS_IN_A_BLOCK
 from stormpg.policies.constructors import policy_for
 from stormpg.runs import files
 from stormpg.runs.options import POLICY_OPTIONS, policy_settings
 from stormpg.runs.table import Columns
-from stormpg.runs.training import Plan, Training
+from stormpg.runs.training import RunOptions, Training
 from stormpg.studies.units import split_settings
 from stormpg.train import check_budget, check_training
 from stormpg.tune.plan import Problem
@@ -82,9 +82,9 @@ def run_pack(
     algorithms, policies = (list(part) for part in zip(*(trial(problem, settings) for settings in trials), strict=True))
     training = check_training(make(problem.env), algorithms, policies, list(problem.seeds), problem.horizon)
     reached = None if before is None else unpacked(training, problem, before, kept)
-    compiled = jax.default_backend() == "cpu" and not isinstance(training.env, OutsideEnvironment)
+    compiled = jax.default_backend() == "cpu" and training.env.in_jax
     block = RUNS_IN_A_BLOCK if compiled else None
-    result = training.run(Budget(problem.trajectories), Plan(block=block, before=reached, pause=pause))
+    result = training.run(Budget(problem.trajectories), RunOptions(block=block, before=reached, pause=pause))
     tables = split_settings({name: result.columns[name] for name in NEEDED}, len(trials))
     diverged = np.asarray(result.states.diverged).reshape(len(trials), -1).sum(axis=1)
     return Found(

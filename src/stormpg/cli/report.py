@@ -1,0 +1,54 @@
+"""Reports: report, of a folder that reproduce, compare, tune or theory has written."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stormpg.cli import theory, tuning
+from stormpg.cli.base import Json, app, this_command
+from stormpg.cli.studies import show
+from stormpg.engine.iteration import LIMIT
+from stormpg.envs.named import check_name
+from stormpg.errors import InputError, choose, legible
+from stormpg.reproduce import reproduction
+from stormpg.runs.reading import as_record
+from stormpg.studies import comparison
+from stormpg.studies.study import ABOUT, read_about
+from stormpg.studies.workspace import Workshop
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the one folder of a study.")],
+    folder: Annotated[Path | None, typer.Option("--out", help="Where to write; a study's own folder by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Build figures and page again from what is stored; nothing is trained."""
+    if len(runs) == 1 and (runs[0] / ABOUT).is_file():
+        if folder is not None and folder != runs[0]:
+            raise InputError(f"{runs[0]} is a study, whose report goes into its own folder: leave out --out {folder}.")
+        rebuild(runs[0], as_json)
+    else:
+        folder = folder or Path("report")
+        with legible(f"what {' and '.join(map(str, runs))} hold"):
+            show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
+
+
+def rebuild(root: Path, as_json: bool) -> None:
+    """The report of a study from its stored runs."""
+    about, file = read_about(root), root / ABOUT
+    kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
+    shop, tuned = Workshop(root, train=False), (root / "tuning").is_dir()
+    with legible(f"what {root} holds"):
+        if kind == "reproduce":
+            plan = as_record(reproduction.Plan, about, str(file), {"trajectories": LIMIT})
+            show(reproduction.reproduce(shop, plan, tuned, [this_command()]), root, as_json)
+        elif kind == "compare":
+            wanted = as_record(comparison.Comparison, about, str(file), {"trajectories": LIMIT})
+            check_name(wanted.env, file)
+            show(comparison.compare(shop, wanted, tuned, [this_command()]), root, as_json)
+        elif kind == "theory":
+            theory.report(shop, about, as_json)
+        else:
+            tuning.report(shop, about, as_json)

@@ -1,0 +1,55 @@
+"""A loop of one's own: `init` and `step`, both of which can be compiled and mapped.
+
+state = stormpg.init(env, policy, algorithm, seed=0)
+step = jax.jit(lambda state: stormpg.step(env, policy, algorithm, state))
+for _ in range(100):
+    state, info = step(state)
+"""
+
+from typing import Any
+
+import jax
+
+from stormpg.algorithms import Algorithm
+from stormpg.engine.compiled_loop import iterate
+from stormpg.engine.iteration import Budget, Row, Setup, State, begin, is_large
+from stormpg.engine.python_loop import PythonLoop
+from stormpg.envs import as_environment
+from stormpg.records import traceable
+
+
+def init(env: Any, policy: Any, algorithm: Algorithm, seed: Any = 0, horizon: int | None = None) -> State:
+    """The state of a run before its first batch. `seed` may be traced: map over an array of seeds."""
+    return begin(_setup(env, policy, algorithm, horizon), seed)
+
+
+def step(env: Any, policy: Any, algorithm: Algorithm, state: State, horizon: int | None = None) -> tuple[State, Row]:
+    """One iteration: sample what the algorithm wants, and move the parameters. `info` is the row of `Result.metrics`.
+
+    Under `jax.vmap` an algorithm with large and small batches computes both at every step; `train` does not. An environment
+    outside JAX is opened for each step, and neither compiled nor mapped.
+    """
+    setup = _setup(env, policy, algorithm, horizon)
+    if not setup.env.in_jax:
+        return _step_outside(setup, state)
+    schedule = algorithm.schedule
+    sizes = {large for large, _ in (*schedule.first, *schedule.unit)}
+    if len(sizes) == 1:
+        return iterate(setup, state, sizes.pop(), Budget())
+    large, small = (lambda state, large=large: iterate(setup, state, large, Budget()) for large in (True, False))
+    return jax.lax.cond(is_large(setup, state), large, small, state)
+
+
+def _setup(env: Any, policy: Any, algorithm: Algorithm, horizon: int | None) -> Setup:
+    env = as_environment(env)
+    return Setup(env, env.horizon if horizon is None else horizon, traceable(policy), algorithm)
+
+
+def _step_outside(setup: Setup, state: State) -> tuple[State, Row]:
+    loop = PythonLoop(setup.env, setup.horizon)
+    try:
+        pattern = ((bool(is_large(setup, state)), 1),)
+        state, rows = loop.follow(pattern, setup.policy, setup.algorithm, state, Budget())
+    finally:
+        loop.close()
+    return state, jax.tree.map(lambda x: x[0, 0], rows)
