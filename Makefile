@@ -51,7 +51,7 @@ versions: .venv/installed-dev
 # gymnax, brax, Weights & Biases and MLflow are large, and gymnax holds Gymnasium back: their tests have an environment of
 # their own.
 adapters: .adapters/installed
-	.adapters/bin/python -m pytest -q tests/test_adapters.py tests/test_logs.py $(ARGS)
+	.adapters/bin/python -m pytest -q tests/envs/test_adapters.py tests/runs/test_logs.py $(ARGS)
 
 .adapters/installed: pyproject.toml
 	$(PYTHON) -m venv .adapters

@@ -198,8 +198,8 @@ def begin(folder: Path) -> None:
 
 def plan_only(folder: Path) -> None:
     """What `reproduce` was asked for, without its runs, which are read as those of `compare` are."""
+    from stormpg import files
     from stormpg.reproduce.reproduction import Plan
-    from stormpg.runs import files
 
     folder.mkdir()
     files.write_json(folder / "experiment.json", {"kind": "reproduce", **dataclasses.asdict(Plan(2, 91))})

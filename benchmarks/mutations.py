@@ -1,4 +1,4 @@
-"""Broken and hostile files, made from good ones: the mutations that benchmarks/fuzz.py and tests/test_hostile.py share.
+"""Broken and hostile files, made from good ones: the mutations that benchmarks/fuzz.py and tests/runs/test_hostile.py share.
 
 A mutation is decided by a random generator alone, so that a case is repeated by its number.
 """
@@ -175,7 +175,7 @@ def tensor_file(file: Path, dice: random.Random) -> None:
     import numpy as np
     from safetensors.numpy import load_file
 
-    from stormpg.runs import files
+    from stormpg import files
 
     content = file.read_bytes()
     (size,) = struct.unpack("<Q", content[:8])

@@ -20,7 +20,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 EXTRAS = ("gym", "tune")
 TESTING = ("pytest", "hypothesis", "equinox")  # of the dev extra, what the exact tests need
 SHOWN = ("jax", "numpy", "optax", "scipy", "polars", "typer", "gymnasium")
-EXACT = ("test_estimators.py", "test_trackers.py", "test_transcription.py", "test_scores.py", "test_stats.py")
+EXACT = ("test_estimators.py", "test_trackers.py", "engine", "test_scores.py", "studies/test_statistics.py")
 
 STEPS = {
     "import": "import stormpg, stormpg.cli",

@@ -10,9 +10,8 @@ import pytest
 from jax import Array
 
 import stormpg
-from stormpg import Algorithm, Batch, Here, Sample, Tracked, estimators, schedules, steps, trackers
+from stormpg import Algorithm, Batch, Here, Sample, Tracked, estimators, files, schedules, steps, trackers
 from stormpg.records import Tree, add, as_float, norm, record
-from stormpg.runs import files
 from stormpg.testing import check_algorithm
 
 pytest.importorskip("gymnasium")
@@ -118,7 +117,7 @@ class LastTwo:
 
 
 def window() -> Algorithm:
-    return Algorithm(estimators.gpomdp(0.99), LastTwo(), schedules.once(4, 4), steps.optax_step(0.01), "window")
+    return Algorithm(estimators.gpomdp(0.99, "none"), LastTwo(), schedules.once(4, 4), steps.optax_step(0.01), "window")
 
 
 ROWS = {"n-pg-igt": n_pg_igt, "hspga": hspga, "page-pg": page_pg, "window": window}

@@ -10,10 +10,11 @@ from jax.flatten_util import ravel_pytree
 
 import stormpg
 from stormpg.baselines import BASELINES
+from stormpg.contract import Here
 from stormpg.errors import InputError
 from stormpg.estimators import Estimator, estimate, surrogate
 from stormpg.theory.enumeration import enumerate_trajectories, expectation_over_batches, objective, sampled_by, small_chain
-from stormpg.trajectories import Trajectories
+from stormpg.trajectories import Batch, Trajectories, mixture_log_prob
 
 GAMMA = 0.9
 PAIRS = [(name, baseline) for name, baselines in BASELINES.items() for baseline in baselines]
@@ -45,6 +46,34 @@ def test_unbiased(float64, name, baseline, n, horizon, off_policy):
     found = expectation_over_batches(mean, trajectories, probability, n)
     np.testing.assert_allclose(ravel_pytree(found)[0], ravel_pytree(expected)[0], rtol=0, atol=1e-9)
     assert np.abs(ravel_pytree(expected)[0]).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_mixture_is_unbiased(float64, name):
+    """Two batches of one trajectory, each sampled elsewhere, pooled: E[d^{mixture}(ξ)] = ∇L(ξ), over all pairs."""
+    policy, every = stormpg.softmax_table(3, 2), small_chain(3)
+    params, other = two_parameters(policy)
+    third = jax.tree.map(lambda a, b: 0.3 * a - 0.8 * b, params, other)
+    (ones, p), (twos, q) = (sampled_by(policy, who, every) for who in (other, third))
+    here = Here(jax.random.key(0), jnp.asarray(0), params, policy, ESTIMATORS[name](GAMMA, "none"), False, 1)
+
+    def pooled(i, j):
+        one = lambda every, k, who: Batch(jax.tree.map(lambda x: x[k][None], every), who)
+        both = here.pool((one(ones, i, other), one(twos, j, third)))
+        return ravel_pytree(here.estimate(params, both).gradient)[0]
+
+    i, j = (x.ravel() for x in jnp.meshgrid(jnp.arange(len(p)), jnp.arange(len(q)), indexing="ij"))
+    found = (p[i] * q[j]) @ jax.jit(jax.vmap(pooled))(i, j)
+    expected = ravel_pytree(jax.grad(lambda p: objective(policy, p, every, GAMMA))(params))[0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_a_mixture_of_one_is_the_sampler(float64):
+    """Of a single batch, or of several at the same parameters, the density is the sampler's own."""
+    log_probs = -np.random.default_rng(0).random((1, 4, 5))
+    np.testing.assert_allclose(mixture_log_prob(jnp.asarray(log_probs), jnp.ones(1)), log_probs[0], rtol=1e-12)
+    twice = jnp.asarray(np.concatenate((log_probs, log_probs)))
+    np.testing.assert_allclose(mixture_log_prob(twice, jnp.array([0.3, 0.7])), log_probs[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

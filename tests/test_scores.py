@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg.policies import scores
+from stormpg import scores
 from stormpg.records import stack
 from stormpg.trajectories import Trajectories
 

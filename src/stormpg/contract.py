@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.estimators import Estimate, Estimator, estimate
-from stormpg.policies.scores import log_probs_in_blocks
 from stormpg.records import Tree
+from stormpg.scores import log_probs_in_blocks
 from stormpg.trajectories import Batch, mixture_log_prob
 
 # The draws that every stored run is made of: number i of iteration t is at 3(t + 1) + i of the seed's key. All other names
@@ -96,7 +96,11 @@ class Here(Moment):
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy)
 
     def pool(self, batches: tuple[Batch, ...]) -> Batch:
-        """One batch of several: each trajectory as if the mixture of all their parameters had sampled it."""
+        """One batch of several: each trajectory as if the mixture of all their parameters had sampled it.
+
+        Without a baseline its estimate is unbiased. A leave-one-out baseline biases it where the batches were sampled at
+        different points: their trajectories see different means, and only summed over all batches do the scores cancel.
+        """
         joined = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(batch.trajectories for batch in batches))
         sizes = jnp.array([len(batch.trajectories.reward) for batch in batches], joined.reward.dtype)
         every = jnp.stack([log_probs_in_blocks(self.policy, batch.sampled_at, joined) for batch in batches])

@@ -14,13 +14,13 @@ from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.engine.iteration import LIMIT, Budget
 from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import InputError, tell, warn_diverged
+from stormpg.files import FORMAT, as_json
 from stormpg.machine.blocks import cut
 from stormpg.machine.stopping import add_note
 from stormpg.policies.constructors import check_policy, policy_for
 from stormpg.runs import run_folder
 from stormpg.runs.checkpoints import Interval, Keeper, fingerprint, last_good, owned
 from stormpg.runs.config import MOST_STEPS
-from stormpg.runs.files import FORMAT, as_json
 from stormpg.runs.identity import describe, difference
 from stormpg.runs.logs import Logger
 from stormpg.runs.result import Result

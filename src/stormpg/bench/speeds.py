@@ -10,10 +10,9 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg import trajectories
+from stormpg import scores, trajectories
 from stormpg.bench.measure import Row, Table, Tell, in_turns, seconds_of
 from stormpg.engine.iteration import Budget
-from stormpg.policies import scores
 from stormpg.runs.training import RunOptions, Training
 
 ALGORITHMS = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")

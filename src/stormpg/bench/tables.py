@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stormpg import files
 from stormpg.errors import InputError, shown
+from stormpg.files.reading import Text, check_fields, conforms, read_object
 from stormpg.report.figures import STYLES
-from stormpg.runs import files
-from stormpg.runs.reading import Text, check_fields, conforms, read_object
 from stormpg.studies.report_content import simple
 
 MACHINE: dict[str, Any] = {"cpu": str, "cores": int, "accelerators": list[str]}

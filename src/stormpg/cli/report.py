@@ -11,8 +11,8 @@ from stormpg.cli.studies import show
 from stormpg.engine.iteration import LIMIT
 from stormpg.envs.named import check_name
 from stormpg.errors import InputError, choose, legible
+from stormpg.files.reading import as_record
 from stormpg.reproduce import reproduction
-from stormpg.runs.reading import as_record
 from stormpg.studies import comparison
 from stormpg.studies.study import ABOUT, read_about
 from stormpg.studies.workspace import Workshop

@@ -6,7 +6,7 @@ from typing import Any
 
 from stormpg.envs import make
 from stormpg.errors import InputError, legible, shown
-from stormpg.runs.reading import conforms
+from stormpg.files.reading import conforms
 
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # no path and no module:name
 LARGEST = {"": 1000, "gym": 10**6, "box2d": 10**6, "gymnax": 10**4, "brax": 10**4}  # sizes, by the kind of environment

@@ -18,11 +18,11 @@ from PIL import Image
 from stormpg.envs import Environment, OutsideEnvironment, cartpole, pendulum, rllab_cartpole, rllab_mountain_car
 from stormpg.errors import InputError
 from stormpg.evaluate import episodes_key
+from stormpg.files import write_file
 from stormpg.films.drawing import captioned, draw, with_headroom
 from stormpg.films.formats import FASTEST, writer
 from stormpg.policies.acting import actor
 from stormpg.records import Tree, traceable
-from stormpg.runs.files import write_file
 from stormpg.runs.run_folder import Run
 from stormpg.sampling.rollouts import draws_noise, noise_of
 

@@ -1,4 +1,4 @@
-"""Policies π_ξ(a|s): families on networks, observation normalisation, acting in NumPy, ONNX, and score sums over a batch.
+"""Policies π_ξ(a|s): families on networks, observation normalisation, acting in NumPy, and ONNX.
 
 Anything with init, sample, log_prob and mode is a policy; the constructors here make the built-in ones.
 """

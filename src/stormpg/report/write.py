@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stormpg import files
 from stormpg.report.escaping import for_matplotlib
 from stormpg.report.figures import learning_curves
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
-from stormpg.runs import files
 
 PRINTED = ("paper", "all", "tuned")  # the protocols that a printed figure has a panel for
 

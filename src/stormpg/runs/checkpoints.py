@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stormpg import files
 from stormpg.engine.iteration import LIMIT, Row, State
 from stormpg.errors import InputError, legible, tell
-from stormpg.runs import files
 
 KEPT = 2
 PATTERN = "checkpoint-*.safetensors"

@@ -9,8 +9,8 @@ from typing import Any
 
 from stormpg.engine.iteration import LIMIT
 from stormpg.errors import InputError, shown
-from stormpg.runs.files import READABLE
-from stormpg.runs.reading import MOST_LETTERS, conforms, read_object
+from stormpg.files import READABLE
+from stormpg.files.reading import MOST_LETTERS, conforms, read_object
 
 MOST_SEEDS = 10**6
 MOST_STEPS = 10**6  # of an episode

@@ -16,10 +16,9 @@ import tomli_w
 from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
 from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest, shown
+from stormpg.files import reading, write_text
 from stormpg.paper import settings_for
 from stormpg.policies.constructors import policy_for
-from stormpg.runs import reading
-from stormpg.runs.files import write_text
 
 RUN_OPTIONS: dict[str, type] = {
     "env": str,

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from stormpg.errors import InputError, legible, shown
-from stormpg.runs.files import write_file
-from stormpg.runs.reading import read_object, size_of
+from stormpg.files import write_file
+from stormpg.files.reading import read_object, size_of
 from stormpg.runs.table import NAMES, Columns
 
 FILE, SUMMARY = "metrics.parquet", "summary.json"
@@ -107,9 +107,7 @@ def _parsed(polars: Any, file: Path, most: int) -> dict[str, np.ndarray]:
         raise InputError(f"{file} has {wrong[0]} = {held.get(wrong[0], 'nothing')}; expected the columns of a run.")
     added = [name for name, kind in held.items() if name not in NAMES and kind.is_numeric()]  # by a tracker, of any name
     if len(added) > MOST_ADDED:
-        raise InputError(
-            f"{file} has {len(added):,} columns besides those of a run; expected at most {MOST_ADDED}."
-        )
+        raise InputError(f"{file} has {len(added):,} columns besides those of a run; expected at most {MOST_ADDED}.")
     rows = polars.scan_parquet(file).select(polars.len()).collect().item()
     if rows > most:
         raise InputError(f"{file} claims {rows:,} rows; expected at most {most:,} for this run and a file of this size.")

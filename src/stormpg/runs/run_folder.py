@@ -22,12 +22,12 @@ from stormpg.engine.iteration import begin as begin_state
 from stormpg.envs import as_environment
 from stormpg.envs.named import from_file
 from stormpg.errors import InputError, choose, legible
+from stormpg.files import FORMAT, fill, load_tree, read_tensors, save_tree, write_json
 from stormpg.policies.constructors import describe_policy, from_description
 from stormpg.records import Tree, traceable
 from stormpg.runs import parquet
 from stormpg.runs.checkpoints import upgraded
 from stormpg.runs.config import policy_settings, read_config
-from stormpg.runs.files import FORMAT, fill, load_tree, read_tensors, save_tree, write_json
 from stormpg.runs.identity import identity, name_of
 
 FUNCTION = "function"  # the key under which a setting that is a function has its name

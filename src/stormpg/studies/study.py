@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stormpg import files
 from stormpg.algorithms import ALGORITHMS, make_algorithm
 from stormpg.errors import InputError, shown
+from stormpg.files.reading import read_object
 from stormpg.paper import settings_for
-from stormpg.runs import files, run_folder
+from stormpg.runs import run_folder
 from stormpg.runs.checkpoints import LOCK, owned
-from stormpg.runs.reading import read_object
 from stormpg.runs.table import Columns
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.protocols import Curves, curves_of

@@ -18,11 +18,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from stormpg import files
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import make
 from stormpg.errors import InputError, shown
 from stormpg.policies.constructors import describe_policy, policy_for
-from stormpg.runs import files, run_folder
+from stormpg.runs import run_folder
 from stormpg.runs.result import Progress
 from stormpg.runs.table import Columns
 from stormpg.train import check_budget, train

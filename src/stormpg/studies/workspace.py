@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stormpg import files
 from stormpg.errors import InputError, PartsFailed
+from stormpg.files.reading import read_json
 from stormpg.machine.stopping import Halted, Stop, add_note, completed, listening, whole_study
-from stormpg.runs import files
-from stormpg.runs.reading import read_json
 from stormpg.runs.table import Columns
 from stormpg.studies.units import Unit, compute_unit, drop_programs, keep_unit, read_unit
 from stormpg.studies.workers import GROUP, Here, OnRay, stop

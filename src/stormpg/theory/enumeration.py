@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.envs.chain import Tables, chain_tables
-from stormpg.policies.scores import log_probs
+from stormpg.scores import log_probs
 from stormpg.trajectories import Trajectories
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from stormpg import files
 from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
-from stormpg.runs import files
 from stormpg.runs.table import mean_return
 from stormpg.studies.report_content import simple, versions
 from stormpg.studies.statistics import interval

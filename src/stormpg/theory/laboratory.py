@@ -10,9 +10,9 @@ from stormpg.engine.iteration import LIMIT
 from stormpg.envs import make
 from stormpg.envs.named import check_name
 from stormpg.errors import choose
+from stormpg.files.reading import as_record
 from stormpg.paper import settings_for
 from stormpg.policies.constructors import policy_for
-from stormpg.runs.reading import as_record
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.study import Tuning, claimed
 from stormpg.studies.units import Unit

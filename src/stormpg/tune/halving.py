@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stormpg import files
 from stormpg.errors import InputError, PartsFailed, legible
-from stormpg.runs import files
-from stormpg.runs.reading import read_object
+from stormpg.files.reading import read_object
 from stormpg.studies.workspace import Part, Workshop
 from stormpg.tune.packs import Found, packed, run_pack, trial
 from stormpg.tune.plan import Search

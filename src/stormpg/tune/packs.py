@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stormpg import files
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.engine.iteration import Budget
 from stormpg.envs import make
 from stormpg.errors import InputError
 from stormpg.machine.blocks import RUNS_IN_A_BLOCK
 from stormpg.policies.constructors import policy_for
-from stormpg.runs import files
 from stormpg.runs.options import POLICY_OPTIONS, policy_settings
 from stormpg.runs.table import Columns
 from stormpg.runs.training import RunOptions, Training

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from stormpg.algorithms import ALGORITHMS
 from stormpg.envs.named import check_name
 from stormpg.errors import choose
-from stormpg.runs.files import as_json
-from stormpg.runs.reading import check_fields
+from stormpg.files import as_json
+from stormpg.files.reading import check_fields
 from stormpg.tune.objective import Objective, objective
 from stormpg.tune.space import Space, plain, space_of
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stormpg import files
 from stormpg.errors import InputError, shown
-from stormpg.runs import files
-from stormpg.runs.reading import read_text
+from stormpg.files.reading import read_text
 from stormpg.studies.units import drop_programs, give_memory_back
 from stormpg.studies.workspace import Workshop
 from stormpg.tune.halving import halved

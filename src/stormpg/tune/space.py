@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from stormpg.algorithms import ALGORITHMS, check_type
 from stormpg.errors import InputError, nearest, shown
+from stormpg.files.reading import read_toml
 from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
-from stormpg.runs.reading import read_toml
 
 
 class Range(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stormpg.errors import InputError, legible, shown
+from stormpg.files.reading import size_of
 from stormpg.runs.options import without_secrets
-from stormpg.runs.reading import size_of
 from stormpg.tune.halving import Judged
 from stormpg.tune.plan import Search
 from stormpg.tune.space import distributions, within

@@ -228,7 +228,8 @@ def test_two_writers_on_one_folder(tmp_path):
 
 def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
     """Those of format 2, which counted no steps, are read; one of a format to come is refused in a sentence."""
-    from stormpg.runs import checkpoints, files
+    from stormpg import files
+    from stormpg.runs import checkpoints
 
     job = {**JOB, "algorithm": STORM}
     stormpg.train(**job, out=tmp_path / "whole")
@@ -249,8 +250,8 @@ def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
 
 def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):
     """As versions before this one wrote it."""
+    from stormpg.files import read_tensors, write_json, write_tensors
     from stormpg.runs.checkpoints import fingerprint
-    from stormpg.runs.files import read_tensors, write_json, write_tensors
 
     job = {**JOB, "algorithm": STORM}
     stormpg.train(**job, out=tmp_path, progress=lambda now: False, checkpoint=Interval(None, None))
@@ -268,7 +269,7 @@ def test_folders_are_not_opened_where_the_system_cannot(tmp_path, monkeypatch):
     """Windows opens no folder; files are written all the same."""
     import os
 
-    from stormpg.runs import files
+    from stormpg import files
 
     real = os.open
     monkeypatch.setattr(

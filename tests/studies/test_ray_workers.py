@@ -26,7 +26,7 @@ from stormpg.tune.objective import Objective
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Range
 from stormpg.tune.storage import open_study
-from tests.test_distant import small_clusters
+from tests.sampling.test_ray_actors import small_clusters
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many
 

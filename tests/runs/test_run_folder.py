@@ -6,8 +6,9 @@ import polars
 import pytest
 
 import stormpg
+from stormpg import files
 from stormpg.errors import InputError
-from stormpg.runs import files, run_folder
+from stormpg.runs import run_folder
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from stormpg.bench import growth, instead, limit, measure, run, speeds, tables, waits
 from stormpg.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SILENT = lambda what: None
 
 

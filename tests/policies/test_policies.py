@@ -11,7 +11,7 @@ import stormpg
 from stormpg.errors import InputError
 from stormpg.policies.constructors import describe_policy, from_description, log_probs_of
 from stormpg.policies.networks import MLP, few_inputs
-from stormpg.policies.scores import log_probs
+from stormpg.scores import log_probs
 
 OBSERVATION = jnp.asarray([0.3, -0.2, 0.5])
 

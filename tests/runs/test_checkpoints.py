@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import stormpg
-from stormpg import cli
+from stormpg import cli, files
 from stormpg.engine import compiled_loop
 from stormpg.errors import InputError
 from stormpg.machine.xla import Program
-from stormpg.runs import checkpoints, files
+from stormpg.runs import checkpoints
 from stormpg.runs.checkpoints import Interval
 
 pytestmark = pytest.mark.slow
@@ -248,7 +248,7 @@ def test_resume_takes_no_other_settings(tmp_path, capsys, monkeypatch):
 
 def test_runs_of_the_first_format_still_load():
     """Written by the version before checksums and checkpoints."""
-    folder = Path(__file__).parent / "data" / "format-1"
+    folder = Path(__file__).parents[1] / "data" / "format-1"
     assert json.loads((folder / "config.json").read_text())["format"] == 1
     agent = stormpg.Agent.load(folder)
     assert agent.predict(np.zeros(4)).shape == (1,)

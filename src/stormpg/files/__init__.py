@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.errors import InputError
+from stormpg.files.reading import size_of
 from stormpg.records import Tree
-from stormpg.runs.reading import size_of
 
 MOST_HEADER = 2**24  # bytes of a safetensors file besides its arrays
 FORMAT = 4

@@ -7,10 +7,10 @@ import pytest
 
 import stormpg
 from stormpg.engine.iteration import Setup, begin, learn
-from stormpg.policies.scores import log_probs
+from stormpg.scores import log_probs
 from stormpg.trajectories import Batch, Trajectories
-from tests import transcription
-from tests.transcription import Tau
+from tests.engine import transcription
+from tests.engine.transcription import Tau
 
 HORIZON, GAMMA, ETA = 7, 0.95, 0.003
 S0, B, M = 5, 3, 3

@@ -22,16 +22,17 @@ from benchmarks import fuzz
 from benchmarks.mutations import DIGITS, as_text, bytes_of, mutate
 
 import stormpg
+from stormpg import files
 from stormpg.envs.named import from_file
 from stormpg.errors import InputError
-from stormpg.runs import files, parquet, run_folder
-from stormpg.runs.reading import read_json
+from stormpg.files.reading import read_json
+from stormpg.runs import parquet, run_folder
 from stormpg.studies import workspace
 from stormpg.tune import search
 
 pytestmark = pytest.mark.slow
 evaluation = importlib.import_module("stormpg.evaluate")  # the package has a function of this name
-GOOD = Path(__file__).parent / "data" / "format-1"
+GOOD = Path(__file__).parents[1] / "data" / "format-1"
 CASES = 20  # of each kind of file
 ALIKE = ("--seeds", "2", "--horizon", "4", "--S0", "3", "--B", "2", "--hidden", "3")  # so that runs have the same programs
 

@@ -22,7 +22,7 @@ from tests.conftest import killed_after
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # Five runs in three blocks, on whatever number of devices; chunks are short, so that there are many. Does what each line says.
 PROGRAM = """

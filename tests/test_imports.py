@@ -1,0 +1,94 @@
+"""Which module imports which: one way, without a cycle, imports inside functions included."""
+
+import ast
+import sys
+from pathlib import Path
+
+import stormpg
+
+ROOT = Path(stormpg.__file__).parent
+
+
+def modules() -> dict[str, Path]:
+    names = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in ROOT.rglob("*.py")}
+    return {name.removesuffix(".__init__"): file for name, file in names.items()}
+
+
+def imports(file: Path, known: dict[str, Path]) -> set[str]:
+    """The modules of this project that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else node.module for name in inner}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & known.keys()
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str] | None:
+    """Names that import each other in a ring; None where there is no such."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str] | None:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return None
+        found = next(filter(None, (visit(other, [*path, name]) for other in sorted(graph[name]))), None)
+        done.add(name)
+        return found
+
+    return next(filter(None, (visit(name, []) for name in sorted(graph))), None)
+
+
+KNOWN = modules()
+GRAPH = {name: imports(file, KNOWN) for name, file in KNOWN.items()}
+
+
+def test_a_cycle_is_found():
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert len(GRAPH) > 100
+    assert cycle(GRAPH) is None
+
+
+def folder(name: str) -> str:
+    """The folder of a module; modules at the top stand for themselves."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "stormpg"
+
+
+def test_no_folder_imports_itself_by_way_of_others():
+    between = {folder(name): set[str]() for name in GRAPH}
+    for name, others in GRAPH.items():
+        between[folder(name)] |= {folder(other) for other in others} - {folder(name), "stormpg"}
+    assert cycle(between) is None
+
+
+def test_the_core_needs_no_more_than_jax():
+    """What a machine with a bare JAX imports: jax, optax, numpy and safetensors, and of these the last when it writes."""
+    allowed = {"jax", "jaxlib", "numpy", "optax", "filelock", "stormpg"}
+    core, todo = set[str](), ["stormpg"]
+    while todo:
+        name = todo.pop()
+        if name not in core:
+            core.add(name)
+            top = ast.parse(KNOWN[name].read_text()).body
+            for node in top:  # not inside functions
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                    named = [one if one in KNOWN else node.module for one in inner]
+                elif isinstance(node, ast.Import):
+                    named = [alias.name for alias in node.names]
+                else:
+                    continue
+                for one in named:
+                    package = one.partition(".")[0]
+                    assert package in allowed or package in sys.stdlib_module_names, f"{name} imports {one}"
+                    todo += [one] if one in KNOWN else []
+    assert "stormpg.engine.compiled_loop" in core
+    assert "stormpg.studies.study" not in core
