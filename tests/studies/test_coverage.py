@@ -7,8 +7,8 @@ array, so that many share the numbers of the seeds that a resample draws; groups
 import numpy as np
 import pytest
 
-from stormpg.reproduce import claims, quantities
-from stormpg.studies import protocols
+from stormpg.reproduce import quantities
+from stormpg.studies import protocols, verdicts
 from stormpg.studies.statistics import Interval
 
 pytestmark = pytest.mark.slow
@@ -33,12 +33,12 @@ def curve_of(protocol: protocols.Protocol, law: str, random: np.random.Generator
 
 def decided(protocol: protocols.Protocol, law: str) -> float:
     """The share of trials in which the claim that a is ahead of b holds or does not hold."""
-    claim = claims.Claim("ahead", "a is ahead of b", "", "", 0, quantities.ahead_at(200, "a", "b"), low=1e-9)
-    random, verdicts = np.random.default_rng(0), []
+    claim = verdicts.Claim("ahead", "a is ahead of b", "", "", 0, quantities.ahead_at(200, "a", "b"), low=1e-9)
+    random, found_all = np.random.default_rng(0), []
     for group in range(GROUPS):
         found = claim.measure({name: curve_of(protocol, law, random, f"group {group}", name) for name in ("a", "b")})
-        verdicts += [claim.verdict(Interval(*numbers, found.draws)) for numbers in zip(*found[:3], strict=True)]
-    return float(np.mean([verdict in claims.DECIDED for verdict in verdicts]))
+        found_all += [claim.verdict(Interval(*numbers, found.draws)) for numbers in zip(*found[:3], strict=True)]
+    return float(np.mean([verdict in verdicts.DECIDED for verdict in found_all]))
 
 
 @pytest.mark.parametrize("law", LAWS)

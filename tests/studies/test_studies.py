@@ -13,10 +13,10 @@ from jax.flatten_util import ravel_pytree
 import stormpg
 from stormpg.errors import InputError
 from stormpg.paper import FIGURES
-from stormpg.reproduce import claims, quantities, robustness, variance
+from stormpg.reproduce import quantities, robustness, variance
 from stormpg.reproduce.reproduction import judge_figure, sensitivity_rows
 from stormpg.runs.table import mean_return
-from stormpg.studies import comparison, equal_tuning, protocols, workers
+from stormpg.studies import comparison, equal_tuning, protocols, verdicts, workers
 from stormpg.studies.report_content import simple
 from stormpg.studies.statistics import iqm, percentiles
 from stormpg.studies.study import claimed
@@ -175,15 +175,15 @@ def test_tuned_runs_have_a_budget_of_their_own():
 
 def test_the_number_of_claims_is_said():
     rows = judge_figure(FIGURES[0], protocols.curves_of("task", {name: ramp(50) for name in FIGURES[0].algorithms}, 4000))
-    told = claims.multiplicity([*rows, {"results": {"all": {"verdict": claims.HOLDS}}}], {"all": "(b) IQM", "tuned": "(c)"})
+    told = verdicts.multiplicity([*rows, {"results": {"all": {"verdict": verdicts.HOLDS}}}], {"all": "(b) IQM", "tuned": "(c)"})
     assert "(b) IQM: 10 claims tested, 10 decided, about 0.5 to be expected by chance, 10 decided alike" in told
     assert "(c)" not in told
-    rows[0]["results"]["all"].update(verdict=claims.UNCLEAR, unanimous=False)
+    rows[0]["results"]["all"].update(verdict=verdicts.UNCLEAR, unanimous=False)
     rows[1]["results"]["all"].update(unanimous=False)
-    assert "10 claims tested, 9 decided, about 0.5 to be expected by chance, 8 decided alike" in claims.multiplicity(
+    assert "10 claims tested, 9 decided, about 0.5 to be expected by chance, 8 decided alike" in verdicts.multiplicity(
         rows, {"all": "(b)"}
     )
-    assert claims.multiplicity([], {"all": "(b)"}) == ""
+    assert verdicts.multiplicity([], {"all": "(b)"}) == ""
 
 
 def judged(**runs) -> dict[str, dict[str, str]]:
@@ -194,21 +194,21 @@ def judged(**runs) -> dict[str, dict[str, str]]:
 def test_claims_whose_answer_is_known():
     """The paper's own numbers, then the opposite order, then two methods that cannot be told apart."""
     rows = judged(gpomdp=ramp(3000), svrpg=ramp(1500), srvr_pg=ramp(1500), storm_pg=ramp(480))
-    assert {row["verdict"] for row in rows.values()} == {claims.HOLDS}
+    assert {row["verdict"] for row in rows.values()} == {verdicts.HOLDS}
     assert rows["cart-pole/storm-pg/lead/gpomdp"]["figure"] == "2500"
     rows = judged(gpomdp=ramp(500), svrpg=ramp(1500), srvr_pg=ramp(1500), storm_pg=ramp(3000))
-    assert rows["cart-pole/storm-pg/lead/gpomdp"]["verdict"] == claims.FAILS
-    assert rows["cart-pole/storm-pg/within-500"]["verdict"] == claims.FAILS
+    assert rows["cart-pole/storm-pg/lead/gpomdp"]["verdict"] == verdicts.FAILS
+    assert rows["cart-pole/storm-pg/within-500"]["verdict"] == verdicts.FAILS
     rows = judged(gpomdp=ramp(3000), svrpg=ramp(801, noise=0.3), srvr_pg=ramp(1500), storm_pg=ramp(800, noise=0.3))
-    assert rows["cart-pole/storm-pg/lead/svrpg"]["verdict"] == claims.UNCLEAR
+    assert rows["cart-pole/storm-pg/lead/svrpg"]["verdict"] == verdicts.UNCLEAR
 
 
 def test_never_is_not_before_never():
     """Where neither reaches the maximum there is no lead; where one never does, it is behind."""
     low = ramp(1000, top=50.0)
     rows = judged(gpomdp=low, svrpg=low, srvr_pg=ramp(1500), storm_pg=ramp(480))
-    assert rows["cart-pole/svrpg/lead/gpomdp"]["verdict"] == claims.UNCLEAR
-    ahead = {"figure": "∞", "interval": "∞ to ∞", "verdict": claims.HOLDS, "unanimous": True}
+    assert rows["cart-pole/svrpg/lead/gpomdp"]["verdict"] == verdicts.UNCLEAR
+    ahead = {"figure": "∞", "interval": "∞ to ∞", "verdict": verdicts.HOLDS, "unanimous": True}
     assert rows["cart-pole/storm-pg/lead/gpomdp"] == ahead
 
 
@@ -225,7 +225,7 @@ def test_a_resample_in_which_neither_gets_there_is_a_tie():
 def test_a_budget_too_small_is_not_judged():
     curves = protocols.curves_of("task", {name: ramp(50) for name in FIGURES[0].algorithms}, 400)
     rows = judge_figure(FIGURES[0], curves)
-    assert {verdict: n for verdict, n in claims.count_verdicts(rows, "all").items() if n} == {claims.UNMEASURED: len(rows)}
+    assert {verdict: n for verdict, n in verdicts.count_verdicts(rows, "all").items() if n} == {verdicts.UNMEASURED: len(rows)}
 
 
 def test_mountain_car_claims():
@@ -236,16 +236,16 @@ def test_mountain_car_claims():
 
     runs = {"gpomdp": rise(3000, -400.0), "svrpg": rise(1300), "srvr-pg": rise(1400), "storm-pg": rise(300)}
     rows = judge_figure(FIGURES[2], protocols.curves_of("task", runs, 1500))
-    assert {row["results"]["all"]["verdict"] for row in rows} == {claims.HOLDS}
+    assert {row["results"]["all"]["verdict"] for row in rows} == {verdicts.HOLDS}
     runs["storm-pg"] = table(np.where(grid > 1000, -400.0, np.tile(rise(300)["return"][: len(grid)], (6, 1))), grid)
     rows = {
         row["id"].split("@")[0]: row["results"]["all"]["verdict"]
         for row in judge_figure(FIGURES[2], protocols.curves_of("task", runs, 1500))
     }
-    assert rows["mountain-car/storm-pg/ahead-at-200/svrpg"] == claims.HOLDS
-    assert rows["mountain-car/storm-pg/stable-by-600"] == claims.HOLDS  # it never falls below its end
-    assert rows["mountain-car/svrpg/late"] == claims.FAILS
-    assert rows["mountain-car/gpomdp/does-not-converge"] == claims.HOLDS
+    assert rows["mountain-car/storm-pg/ahead-at-200/svrpg"] == verdicts.HOLDS
+    assert rows["mountain-car/storm-pg/stable-by-600"] == verdicts.HOLDS  # it never falls below its end
+    assert rows["mountain-car/svrpg/late"] == verdicts.FAILS
+    assert rows["mountain-car/gpomdp/does-not-converge"] == verdicts.HOLDS
 
 
 @pytest.mark.parametrize("points", [4, 8])
@@ -322,12 +322,12 @@ def test_the_share_of_good_settings():
     shares = {(name, b): wide if name == "storm-pg" else narrow for name in robustness.METHODS for b in (False, True)}
     rows = sensitivity_rows("cartpole-continuous", shares, 10)
     assert len(rows) == 4
-    assert {row["results"]["all"]["verdict"] for row in rows} == {claims.HOLDS}
+    assert {row["results"]["all"]["verdict"] for row in rows} == {verdicts.HOLDS}
     rows = sensitivity_rows("cartpole-continuous", shares | {("storm-pg", True): alike, ("storm-pg", False): alike}, 10)
-    assert {row["results"]["all"]["verdict"] for row in rows} == {claims.UNCLEAR}
+    assert {row["results"]["all"]["verdict"] for row in rows} == {verdicts.UNCLEAR}
     shares |= {("storm-pg", True): narrow, ("svrpg", True): wide}
     rows = {row["id"]: row["results"]["all"]["verdict"] for row in sensitivity_rows("cartpole-continuous", shares, 10)}
-    assert rows["robustness/svrpg/B@cartpole-continuous"] == claims.FAILS
+    assert rows["robustness/svrpg/B@cartpole-continuous"] == verdicts.FAILS
 
 
 def test_grids_are_one_batch_where_the_rows_are_floats():

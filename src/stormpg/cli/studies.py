@@ -10,9 +10,9 @@ from stormpg.cli.base import Json, ResultsFolder, Workers, app, finish, this_com
 from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
 from stormpg.report.terminal import out, table, unit_bar
 from stormpg.reproduce import reproduction
-from stormpg.reproduce.claims import count_verdicts
 from stormpg.studies import comparison
 from stormpg.studies.study import check_algorithms
+from stormpg.studies.verdicts import count_verdicts
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workshop
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stormpg.reproduce.claims import FAILS, HOLDS, show
 from stormpg.studies.units import Unit
+from stormpg.studies.verdicts import FAILS, HOLDS, show
 from stormpg.studies.workspace import Workshop
 
 ENV, SEEDS, TRAJECTORIES, BATCH = "cartpole-continuous", 5, 100, 5

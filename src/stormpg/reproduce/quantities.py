@@ -4,14 +4,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from stormpg.studies.protocols import Curve
 from stormpg.studies.statistics import Interval, first_reach, percentiles
+from stormpg.studies.verdicts import Algorithms
 
 NEAR_MAXIMUM = 0.99  # of the largest return: the curve has reached the maximum
 REASONABLE = 0.9  # of the way from the first return to STORM-PG's last one: a reasonable result
 STABLE = 0.05  # of that way: a curve that falls no further below its end is stable
-
-Algorithms = Mapping[str, Curve]
 
 # What is measured is a function of all curves of a protocol, [..., grid] of each algorithm. It is computed from the curves as
 # estimated and again in each resample, so that thresholds, which come from curves too, vary as these do.

@@ -9,8 +9,9 @@ from stormpg.algorithms import make_algorithm
 from stormpg.envs import make
 from stormpg.paper import FIGURES, Figure, settings_for
 from stormpg.report.write import write_report
-from stormpg.reproduce import claims, robustness, variance
+from stormpg.reproduce import claims, quantities, robustness, variance
 from stormpg.reproduce.limits import judge_limits, limit_units
+from stormpg.studies import verdicts
 from stormpg.studies.protocols import WINDOW, Curves
 from stormpg.studies.report_content import content
 from stormpg.studies.statistics import Interval, percentiles
@@ -156,7 +157,7 @@ def base_tasks(shop: Workshop, plan: Plan, units: Mapping[tuple[str, str], Unit]
 
 def judge_figure(figure: Figure, curves: Curves) -> list[dict[str, Any]]:
     rows = claims.cart_pole_claims() if figure.number == 1 else claims.mountain_car_claims()
-    return [claims.as_row(claim, figure.env, claims.judge(claim, curves)) for claim in rows]
+    return [verdicts.as_row(claim, figure.env, verdicts.judge(claim, curves)) for claim in rows]
 
 
 def cut(tuning: Tuning, plan: Plan) -> Tuning:
@@ -188,7 +189,7 @@ def judge_robustness(shop: Workshop, grids: Mapping[str, Sequence[robustness.Gri
         for grid in all_grids:
             curves = grid.curves([tables[unit.folder] for unit in grid.units()])
             share = robustness.good_share(curves, env, grid.algorithm, grid.row)
-            heatmaps.append(robustness.heatmap(grid, curves, share, claims.NEAR_MAXIMUM * (ceiling or 0.0)))
+            heatmaps.append(robustness.heatmap(grid, curves, share, quantities.NEAR_MAXIMUM * (ceiling or 0.0)))
             shares[grid.algorithm, grid.row == "B"] = share
         rows += sensitivity_rows(env, shares, all_grids[0].seeds)
     return heatmaps, rows
@@ -203,7 +204,7 @@ def sensitivity_rows(env: str, shares: Mapping[tuple[str, bool], Interval], seed
             gap = percentiles(ours.estimate - theirs.estimate, ours.draws - theirs.draws, seeds, seeds)
             measure: Callable[[Any], Interval] = functools.partial(lambda gap, _: gap, gap)
             what = "η × B" if of_batch else "η × α against η × m"
-            claim = claims.Claim(
+            claim = verdicts.Claim(
                 f"robustness/{other}/{'B' if of_batch else 'momentum'}",
                 f"storm-pg tolerates more settings than {other} ({what})",
                 "share of the grid within 5 % of its best: storm-pg's less the other's",
@@ -212,7 +213,7 @@ def sensitivity_rows(env: str, shares: Mapping[tuple[str, bool], Interval], seed
                 measure,
                 low=1e-9,
             )
-            rows.append(claims.as_row(claim, env, claims.judge(claim, {"all": {}})))
+            rows.append(verdicts.as_row(claim, env, verdicts.judge(claim, {"all": {}})))
     return rows
 
 

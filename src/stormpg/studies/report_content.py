@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from stormpg.reproduce.claims import multiplicity
 from stormpg.studies.protocols import PROTOCOLS, Curve, Curves
 from stormpg.studies.statistics import Interval, probability_of_improvement, profile, stream
 from stormpg.studies.study import Task
+from stormpg.studies.verdicts import multiplicity
 
 THRESHOLDS = 60  # points of a performance profile
 

@@ -1,0 +1,114 @@
+"""Claims and verdicts: a sentence as an inequality, measured under each protocol, and what came of it.
+
+A claim ends in one of VERDICTS: it holds if its whole interval is where the sentence says, it does not hold if the whole
+interval is elsewhere, and it cannot be told if the interval is in both.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stormpg.studies.protocols import Curve
+from stormpg.studies.statistics import LEVEL, RESAMPLES, Interval
+
+Algorithms = Mapping[str, Curve]
+
+HOLDS, FAILS, UNCLEAR, UNMEASURED = VERDICTS = ("holds", "does not hold", "cannot be told", "not measured")
+DECIDED = (HOLDS, FAILS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper as an inequality: low ≤ quantity ≤ high."""
+
+    id: str
+    sentence: str
+    quantity: str
+    paper: str  # its number
+    needs: int  # trajectories without which it cannot be measured
+    measure: Callable[[Algorithms], Interval]
+    low: float = -np.inf
+    high: float = np.inf
+    infinite: str = "never"  # what an infinite figure means
+
+    def verdict(self, found: Interval) -> str:
+        return self.side(found.estimate, found.low, found.high)
+
+    def side(self, *numbers: Any) -> str:
+        """On which side of the sentence all of these numbers are."""
+        if np.isnan(numbers).any():
+            return UNCLEAR
+        if self.low <= min(numbers) and max(numbers) <= self.high:
+            return HOLDS
+        return FAILS if max(numbers) < self.low or min(numbers) > self.high else UNCLEAR
+
+    def unanimous(self, found: Interval) -> bool:
+        """Whether the verdict is decided, and all resamples are on its side."""
+        return self.verdict(found) in DECIDED and self.side(found.estimate, found.draws.min(), found.draws.max()) in DECIDED
+
+
+def judge(claim: Claim, curves: Mapping[str, Algorithms]) -> dict[str, dict[str, Any]]:
+    """The claim's figure, interval and verdict under each protocol; none where an algorithm or a part of it is missing."""
+    results = {}
+    for protocol, algorithms in curves.items():
+        if any(curve.grid[-1] < claim.needs for curve in algorithms.values()):
+            continue
+        found = claim.measure(algorithms)
+        results[protocol] = {
+            "figure": show(found.estimate, claim.infinite),
+            "interval": f"{show(found.low, claim.infinite)} to {show(found.high, claim.infinite)}",
+            "verdict": claim.verdict(found),
+            "unanimous": claim.unanimous(found),
+        }
+    return results
+
+
+def show(number: Any, infinite: str = "∞") -> str:
+    value = float(number)
+    if np.isnan(value):
+        return "–"
+    if np.isinf(value):
+        return infinite if value > 0 else f"−{infinite}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def as_row(claim: Claim, env: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": f"{claim.id}@{env}",
+        "env": env,
+        "sentence": claim.sentence,
+        "quantity": claim.quantity,
+        "paper": claim.paper,
+        "results": dict(results),
+    }
+
+
+def count_verdicts(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str, int]:
+    """How many rows end in each verdict under a protocol."""
+    found = [row["results"].get(protocol, {}).get("verdict", UNMEASURED) for row in rows]
+    return {verdict: found.count(verdict) for verdict in VERDICTS}
+
+
+def multiplicity(rows: Sequence[Mapping[str, Any]], protocols: Mapping[str, str]) -> str:
+    """What the number of claims means for the verdicts on them; nothing where none was tested. `protocols`: their labels.
+
+    A claim was tested where its verdict comes from resamples, which those that compare two runs bit by bit do not.
+    """
+    parts = []
+    for key, label in protocols.items():
+        tested = [row["results"][key] for row in rows if "unanimous" in row["results"].get(key, {})]
+        decided = [result for result in tested if result["verdict"] in DECIDED]
+        if tested:
+            parts.append(
+                f"{label}: {len(tested)} claims tested, {len(decided)} decided, about {len(tested) * (1 - LEVEL):.1f} to be "
+                f"expected by chance, {sum(result['unanimous'] for result in decided)} decided alike in every resample"
+            )
+    if not parts:
+        return ""
+    return (
+        f"Every interval is a {LEVEL:.0%} interval for one claim, not for all claims together: even if no claim had an answer, "
+        f"about one in {1 / (1 - LEVEL):.0f} would be decided by chance. {'; '.join(parts)}. That all {RESAMPLES} resamples "
+        "agree is about what a Bonferroni correction for that many claims asks for."
+    )
