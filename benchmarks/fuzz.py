@@ -17,7 +17,6 @@ import io
 import json
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -39,6 +38,12 @@ SLOW_EVERY = 25
 
 class Reached(BaseException):
     """All of it has been read, and what follows would be the training."""
+
+
+def peak_memory() -> float:
+    """The most megabytes that this process has held. (`ru_maxrss` is inherited from the process that started it.)"""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024
 
 
 def command(*arguments: str) -> None:
@@ -206,10 +211,10 @@ def plan_only(folder: Path) -> None:
 
 
 def theory(folder: Path) -> None:
-    from stormpg.studies.workspace import Workshop
+    from stormpg.studies.workspace import Workspace
     from stormpg.theory import findings, laboratory
 
-    findings.report(Workshop(folder), laboratory.as_size("small"), [])
+    findings.report(Workspace(folder), laboratory.as_size("small"), [])
 
 
 def tomls(folder: Path) -> None:
@@ -298,7 +303,7 @@ def work(templates: Path, first: int, last: int, results: Path) -> None:
         text = said.read()
         if "panicked at" in text or "Traceback" in text or PLANTED in sys.modules:
             how, words = "traceback", text
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = peak_memory()
         done = {**about, "outcome": how, "words": words[-2000:] or text[-300:], "seconds": seconds, "megabytes": peak}
         print(json.dumps(done), file=lines, flush=True)
         shutil.rmtree(folder, ignore_errors=True)

@@ -152,7 +152,7 @@ def child(name: str, folder: Path, moment: float | None) -> None:
     try:
         if name == "train":
             resume = (folder / "config.json").exists()
-            often = stormpg.runs.checkpoints.Interval(None, 1)
+            often = stormpg.runs.checkpoints.CheckpointInterval(None, 1)
             job: dict[str, Any] = {"trajectories": 3000, "seeds": 2, "horizon": 20, "checkpoint": often}
             stormpg.train("cartpole-continuous", algorithm, out=folder, resume=resume, progress=callback, **job)
         else:

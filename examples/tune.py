@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.tune import outcome, search
 from stormpg.tune.objective import Objective
 from stormpg.tune.plan import Problem, Search
@@ -16,7 +16,7 @@ wanted = Search(problem, space, fixed={"S0": 4, "B": 2}, first={"eta": 0.1, "alp
 
 with tempfile.TemporaryDirectory() as folder:
     study = open_study(f"sqlite:///{folder}/study.db", "example", wanted.about(), problem.objective.direction)
-    search.run(Workshop(Path(folder)), wanted, study, alone=True)  # a study of Optuna's: whatever reads those reads this
+    search.run(Workspace(Path(folder)), wanted, study, alone=True)  # a study of Optuna's: whatever reads those reads this
     best = outcome.best_of(study)
     states = [trial.state.name for trial in study.get_trials()]
     print(f"of {len(states)} trials {states.count('PRUNED')} were pruned; the best, number {best.number}: {best.params}")

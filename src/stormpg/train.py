@@ -19,7 +19,7 @@ from stormpg.machine.blocks import cut
 from stormpg.machine.stopping import add_note
 from stormpg.policies.constructors import check_policy, policy_for
 from stormpg.runs import run_folder
-from stormpg.runs.checkpoints import Interval, Keeper, fingerprint, last_good, owned
+from stormpg.runs.checkpoints import CheckpointInterval, Keeper, fingerprint, last_good, owned
 from stormpg.runs.config import MOST_STEPS
 from stormpg.runs.identity import describe, difference
 from stormpg.runs.logs import Logger
@@ -37,7 +37,7 @@ def train(
     policy: Any = None,
     out: str | os.PathLike[str] | None = None,
     progress: Reporter | None = None,
-    checkpoint: Interval | None = Interval(),  # noqa: B008 - it is a constant
+    checkpoint: CheckpointInterval | None = CheckpointInterval(),  # noqa: B008 - it is a constant
     resume: bool = False,
     logs: Sequence[Logger] = (),
     rollout_workers: int | None = None,
@@ -91,7 +91,7 @@ def budget_of(trajectories: int | None, steps: int | None) -> Budget:
 
 
 def run_in_folder(
-    training: Training, budget: Budget, options: RunOptions, folder: Path, checkpoint: Interval | None, resume: bool
+    training: Training, budget: Budget, options: RunOptions, folder: Path, checkpoint: CheckpointInterval | None, resume: bool
 ) -> Result:
     """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
     steps = None if budget.steps == LIMIT else budget.steps
@@ -110,7 +110,7 @@ def run_in_folder(
             return run_folder.finished(training, folder)
         blocks, mark = cut(training.runs, block), fingerprint(config)
         begun = last_good(folder, mark, lambda i: training.shapes(blocks[i])) if resume else {}
-        keeper = Keeper(folder, mark, checkpoint or Interval(None, None), begun)
+        keeper = Keeper(folder, mark, checkpoint or CheckpointInterval(None, None), begun)
         try:
             result = training.run(budget, options._replace(keeper=keeper, block=block))
             if result.complete:

@@ -58,7 +58,7 @@ for line in sys.stdin:
         elif do == "begin":
             calls = iter(range(4))
             go_on = lambda now: next(calls, None) is not None
-            result = stormpg.train(**job, out=root / folder, progress=go_on, checkpoint=checkpoints.Interval(None, 1))
+            result = stormpg.train(**job, out=root / folder, progress=go_on, checkpoint=checkpoints.CheckpointInterval(None, 1))
             assert not result.complete
         elif do == "resume":
             result = stormpg.train(**job, out=root / folder, resume=True)

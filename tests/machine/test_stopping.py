@@ -18,7 +18,7 @@ import stormpg
 from stormpg import Agent
 from stormpg.errors import EnvironmentFailure
 from stormpg.machine.stopping import Stop, Terminated, completed, listening
-from stormpg.runs.checkpoints import Interval
+from stormpg.runs.checkpoints import CheckpointInterval
 from stormpg.runs.logs import Logger
 
 ENV, ALGORITHM = "cartpole-continuous", stormpg.storm_pg(S0=4, B=2)
@@ -252,5 +252,5 @@ def test_a_study_stops_within_a_chunk_and_is_resumed(tmp_path, number, code):
 
 def test_a_checkpoint_interval_of_nothing_still_keeps_a_stopped_run(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        stormpg.train(**JOB, out=tmp_path, checkpoint=Interval(None, None), progress=leaves_by(signal.SIGINT))
+        stormpg.train(**JOB, out=tmp_path, checkpoint=CheckpointInterval(None, None), progress=leaves_by(signal.SIGINT))
     assert len(list(tmp_path.glob("checkpoint-*"))) == 1

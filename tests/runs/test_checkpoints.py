@@ -20,14 +20,14 @@ from stormpg.engine import compiled_loop
 from stormpg.errors import InputError
 from stormpg.machine.xla import Program
 from stormpg.runs import checkpoints
-from stormpg.runs.checkpoints import Interval
+from stormpg.runs.checkpoints import CheckpointInterval
 
 pytestmark = pytest.mark.slow
 
 RUN = {"env": "cartpole-continuous", "trajectories": 60, "seeds": 3, "horizon": 5}
 ALGORITHM = stormpg.svrpg(S0=4, B=2, m=2)
 FINAL = ("metrics.parquet", "policy.safetensors", "state.safetensors")
-OFTEN = Interval(None, 1)
+OFTEN = CheckpointInterval(None, 1)
 
 
 long = compiled_loop.chunk

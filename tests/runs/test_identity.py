@@ -17,7 +17,7 @@ import pytest
 import stormpg
 from stormpg import trackers
 from stormpg.errors import InputError
-from stormpg.runs.checkpoints import Interval, owned
+from stormpg.runs.checkpoints import CheckpointInterval, owned
 from stormpg.runs.identity import describe, describe_all, difference
 
 JOB = {"env": "cartpole-continuous", "trajectories": 3000, "seeds": 2, "horizon": 5}
@@ -233,7 +233,7 @@ def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
 
     job = {**JOB, "algorithm": STORM}
     stormpg.train(**job, out=tmp_path / "whole")
-    stormpg.train(**job, out=tmp_path / "run", progress=lambda now: False, checkpoint=Interval(None, None))
+    stormpg.train(**job, out=tmp_path / "run", progress=lambda now: False, checkpoint=CheckpointInterval(None, None))
     (file,) = (tmp_path / "run").glob("checkpoint-*")
     tensors, about = files.read_tensors(file)
     rewrite = lambda kept, number: files.write_tensors(file, kept, {**about, "format": number})
@@ -254,7 +254,7 @@ def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):
     from stormpg.runs.checkpoints import fingerprint
 
     job = {**JOB, "algorithm": STORM}
-    stormpg.train(**job, out=tmp_path, progress=lambda now: False, checkpoint=Interval(None, None))
+    stormpg.train(**job, out=tmp_path, progress=lambda now: False, checkpoint=CheckpointInterval(None, None))
     config = json.loads((tmp_path / "config.json").read_text())
     older = {name: value for name, value in config.items() if name not in ("identity", "steps")} | {"format": 2}
     write_json(tmp_path / "config.json", older)

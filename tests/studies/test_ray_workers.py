@@ -17,10 +17,10 @@ from stormpg.machine import blocks
 from stormpg.machine.ray_cluster import check_address, imported
 from stormpg.report import write
 from stormpg.studies import workers as workers_module
-from stormpg.studies import workspace as workshop_module
+from stormpg.studies import workspace as workspace_module
 from stormpg.studies.units import Unit
 from stormpg.studies.workers import workers
-from stormpg.studies.workspace import Part, Workshop
+from stormpg.studies.workspace import Part, Workspace
 from stormpg.tune import halving, packs, search
 from stormpg.tune.objective import Objective
 from stormpg.tune.plan import Problem, Search
@@ -84,7 +84,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     address, raylet, second = two_nodes
     here, there, seen = (tmp_path / name for name in ("here", "there", "seen"))
     monkeypatch.setattr(packs, "RUNS", 16)  # two trials in a pack
-    search.run(Workshop(here), SEARCH, study_in(here), alone=True)
+    search.run(Workspace(here), SEARCH, study_in(here), alone=True)
     seen.mkdir()
     real = halving.run_pack
 
@@ -119,7 +119,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     watcher = threading.Thread(target=kill)
     with workers(address) as those:
         watcher.start()
-        search.run(Workshop(there, workers=those), SEARCH, study_in(there), alone=True)
+        search.run(Workspace(there, workers=those), SEARCH, study_in(there), alone=True)
     over.set()
     watcher.join()
     assert killed.is_set()
@@ -136,20 +136,20 @@ def test_units_and_the_command_on_a_cluster_are_those_of_threads_and_failures_ar
     monkeypatch.setattr(write, "learning_curves", lambda *arguments: None)  # figures are not compared
     monkeypatch.setattr(blocks, "_lent", 1)  # one process at a time: each takes seconds to start
     units = [Unit(f"runs/{name}", "chain", name, ({"S0": 4},), 20, 3, horizon=5) for name in ("gpomdp", "reinforce")]
-    by_threads = Workshop(tmp_path / "threads").run(units)
+    by_threads = Workspace(tmp_path / "threads").run(units)
     before = listening()
     with workers("ray") as those:
         opened = listening() - before
-        by_ray = Workshop(tmp_path / "ray", workers=those).run(units)
+        by_ray = Workspace(tmp_path / "ray", workers=those).run(units)
         kept = []
         parts = {"good": Part(lambda: 3, kept.append), "bad": Part(lambda: 1 / 0, kept.append, "eta = 7")}
         with pytest.raises(PartsFailed, match=r"bad eta = 7 .*ZeroDivisionError"):
-            Workshop(tmp_path / "parts", workers=those).do(parts, 2)
+            Workspace(tmp_path / "parts", workers=those).do(parts, 2)
         monkeypatch.setattr(workers_module, "DEATHS", 1)
-        monkeypatch.setattr(workshop_module, "ATTEMPTS", 1)
+        monkeypatch.setattr(workspace_module, "ATTEMPTS", 1)
         died = {"dies": Part(lambda: os.kill(os.getpid(), signal.SIGKILL), kept.append)}
         with pytest.raises(PartsFailed, match="dies"):
-            Workshop(tmp_path / "parts", workers=those).do(died, 1)
+            Workspace(tmp_path / "parts", workers=those).do(died, 1)
         for name, more in (("here", ()), ("there", ("--workers", "ray"))):
             assert command(*compare, *more, "--out", name)[::2] == (0, "")
     assert kept == [3]

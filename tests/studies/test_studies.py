@@ -21,7 +21,7 @@ from stormpg.studies.report_content import simple
 from stormpg.studies.statistics import iqm, percentiles
 from stormpg.studies.study import claimed
 from stormpg.studies.units import Unit, compute_unit, keep_unit, split_settings
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
@@ -63,20 +63,20 @@ def ramp(reach: float, top: float = 100.0, seeds: int = 12, noise: float = 0.0) 
 
 
 def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
-    first = Workshop(tmp_path).run([SMALL])[0]
+    first = Workspace(tmp_path).run([SMALL])[0]
     monkeypatch.setattr("stormpg.studies.units.train", None)  # whoever trains now fails
-    again = Workshop(tmp_path).run([SMALL])[0]
+    again = Workspace(tmp_path).run([SMALL])[0]
     for name in first:
         np.testing.assert_array_equal(first[name], again[name])
     assert [set(part["setting"]) for part in split_settings(again, 2)] == [{0}, {1}]
 
 
 def test_processes_do_what_threads_do(tmp_path, monkeypatch):
-    by_threads = Workshop(tmp_path / "threads").run([SMALL])[0]
+    by_threads = Workspace(tmp_path / "threads").run([SMALL])[0]
     monkeypatch.setattr(workers.Here, "in_groups", False)
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # which it may add to
     told = []
-    by_processes = Workshop(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
+    by_processes = Workspace(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
     for name in by_threads:
         np.testing.assert_array_equal(by_threads[name], by_processes[name])
     assert told == [(SMALL.folder, 1, 1)]
@@ -86,7 +86,7 @@ def test_a_unit_with_other_settings_is_refused(tmp_path):
     keep_unit(SMALL, tmp_path, compute_unit(SMALL))
     other = Unit(**{**SMALL.__dict__, "trajectories": 10})
     with pytest.raises(InputError, match="another trajectories: 8; expected 10"):
-        Workshop(tmp_path).run([other])
+        Workspace(tmp_path).run([other])
 
 
 def test_what_was_interrupted_is_run_again(tmp_path):
@@ -100,11 +100,11 @@ def test_what_was_interrupted_is_run_again(tmp_path):
 
 def test_a_report_does_not_train(tmp_path):
     with pytest.raises(InputError, match="is missing"):
-        Workshop(tmp_path, train=False).run([SMALL])
+        Workspace(tmp_path, train=False).run([SMALL])
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path):
-    new, about = Workshop(tmp_path / "new"), {"kind": "reproduce", "seeds": 3}
+    new, about = Workspace(tmp_path / "new"), {"kind": "reproduce", "seeds": 3}
     for _ in range(2):
         with claimed(new, about, []):
             assert (tmp_path / "new" / "experiment.json").exists()
@@ -112,17 +112,17 @@ def test_a_folder_of_another_study_is_refused(tmp_path):
         pass
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("")
-    with pytest.raises(InputError, match="holds other files"), claimed(Workshop(tmp_path / "full"), about, []):
+    with pytest.raises(InputError, match="holds other files"), claimed(Workspace(tmp_path / "full"), about, []):
         pass
 
 
 def test_a_study_is_one_process_at_a_time(tmp_path):
     """A report of it may be made meanwhile."""
     about = {"kind": "reproduce", "seeds": 3}
-    with claimed(Workshop(tmp_path), about, []):
-        with pytest.raises(InputError, match="another process is writing"), claimed(Workshop(tmp_path), about, []):
+    with claimed(Workspace(tmp_path), about, []):
+        with pytest.raises(InputError, match="another process is writing"), claimed(Workspace(tmp_path), about, []):
             pass
-        with claimed(Workshop(tmp_path, train=False), about, []):
+        with claimed(Workspace(tmp_path, train=False), about, []):
             pass
 
 
@@ -283,7 +283,7 @@ def test_a_setting_that_diverged_is_never_the_best():
 
 def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(tmp_path, monkeypatch):
     wanted = comparison.Comparison("chain", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
-    data = comparison.compare(Workshop(tmp_path), wanted, True, [])
+    data = comparison.compare(Workspace(tmp_path), wanted, True, [])
     assert data["environments"][0]["algorithms"]["gpomdp"]["curves"]["tuned"]["grid"][-1] == 60
     configs = {part: [json.loads(f.read_text()) for f in tmp_path.glob(glob)] for part, glob in STUDY_PARTS.items()}
     assert {part: len(found) for part, found in configs.items()} == {"tuning": 5, "tuned": 2, "given": 2}
@@ -292,13 +292,13 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     # A folder of an earlier version, whose tuning was shorter, can still be reported on.
     shutil.rmtree(tmp_path / "tuning")
     units = [unit for name in wanted.algorithms for unit in equal_tuning.tuning_units("chain", name, 4, 40, 2, {}, 6)]
-    Workshop(tmp_path).run(units)
+    Workspace(tmp_path).run(units)
     monkeypatch.setattr("stormpg.studies.units.train", None)
     with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
-        comparison.compare(Workshop(tmp_path), wanted, True, [])
+        comparison.compare(Workspace(tmp_path), wanted, True, [])
     chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "tuned"]
     monkeypatch.setattr("stormpg.studies.study.best_setting", lambda search, tables: (chosen.pop(0), []))
-    again = comparison.compare(Workshop(tmp_path, train=False), wanted, True, [])
+    again = comparison.compare(Workspace(tmp_path, train=False), wanted, True, [])
     assert again["environments"] == data["environments"]
     seeds = {part: {seed for config in found for seed in config["seeds"]} for part, found in configs.items()}
     assert not seeds["tuning"] & (seeds["tuned"] | seeds["given"])
@@ -378,16 +378,16 @@ def test_json_holds_no_nan():
 
 def test_a_comparison_leaves_a_page_and_goes_on(tmp_path, monkeypatch):
     wanted = comparison.Comparison("chain", ("gpomdp", "storm-pg"), 60, 3, horizon=6)
-    shop = Workshop(tmp_path / "study")
-    data = comparison.compare(shop, wanted, False, ["stormpg compare chain"])
+    workspace = Workspace(tmp_path / "study")
+    data = comparison.compare(workspace, wanted, False, ["stormpg compare chain"])
     files = {"report.html", "tables.md", "claims.json", "figure1.png", "figure1.pdf", "experiment.json", "runs"}
-    assert {f.name for f in shop.root.iterdir()} == files | {".lock"}
+    assert {f.name for f in workspace.root.iterdir()} == files | {".lock"}
     assert list(data["environments"][0]["algorithms"]) == ["gpomdp", "storm-pg"]
-    shutil.rmtree(shop.root / "runs" / "chain" / "gpomdp")
-    again = comparison.compare(shop, wanted, False, ["stormpg compare chain"])
+    shutil.rmtree(workspace.root / "runs" / "chain" / "gpomdp")
+    again = comparison.compare(workspace, wanted, False, ["stormpg compare chain"])
     assert again["environments"] == data["environments"]
     monkeypatch.setattr("stormpg.studies.units.train", None)
-    runs = [shop.root / "runs" / "chain" / name for name in ("gpomdp", "storm-pg")]
+    runs = [workspace.root / "runs" / "chain" / name for name in ("gpomdp", "storm-pg")]
     reported = comparison.report_runs(runs, tmp_path / "again", ["stormpg report"])
     assert reported["environments"][0]["algorithms"] == data["environments"][0]["algorithms"]
 

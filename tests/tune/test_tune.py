@@ -18,7 +18,7 @@ from stormpg.errors import InputError, PartsFailed
 from stormpg.runs.table import mean_return
 from stormpg.studies import units, workspace
 from stormpg.studies.statistics import iqm
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.tune import halving, packs, search
 from stormpg.tune.objective import Objective, objective
 from stormpg.tune.packs import packed, run_pack
@@ -174,7 +174,7 @@ def test_a_pack_that_pauses_is_the_pack_in_one_go():
 def whole(tmp_path_factory):
     """The folder of the search in one go."""
     folder = tmp_path_factory.mktemp("whole")
-    search.run(Workshop(folder), SEARCH, study_in(folder), alone=True)
+    search.run(Workspace(folder), SEARCH, study_in(folder), alone=True)
     return folder
 
 
@@ -193,7 +193,7 @@ def test_a_search(whole):
     assert pruned == {1, 2}
     assert not (whole / "trials").exists()
     again = study_in(whole)
-    search.run(Workshop(whole), SEARCH, again, alone=True)
+    search.run(Workspace(whole), SEARCH, again, alone=True)
     assert told(again) == told(study)
 
 
@@ -210,9 +210,9 @@ def test_an_interrupted_search_is_the_search_in_one_go(tmp_path, whole, after):
 
     stop.count = 0
     with pytest.raises(KeyboardInterrupt):
-        search.run(Workshop(parts, stop), SEARCH, study_in(parts), alone=True)
+        search.run(Workspace(parts, stop), SEARCH, study_in(parts), alone=True)
     assert any(t.state.name == "RUNNING" for t in study_in(parts).get_trials())
-    search.run(Workshop(parts), SEARCH, study_in(parts), alone=True)
+    search.run(Workspace(parts), SEARCH, study_in(parts), alone=True)
     assert told(study_in(parts)) == told(study_in(whole))
 
 
@@ -233,9 +233,9 @@ def test_a_search_killed_while_it_asks(tmp_path, whole, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(study, "add_trial", dying.__get__(study))
         with pytest.raises(KeyboardInterrupt):
-            search.run(Workshop(parts), SEARCH, study, alone=True)
+            search.run(Workspace(parts), SEARCH, study, alone=True)
     assert [set(t.params) for t in study.get_trials()] == [set(SPACE)] * 2
-    search.run(Workshop(parts), SEARCH, study_in(parts), alone=True)
+    search.run(Workspace(parts), SEARCH, study_in(parts), alone=True)
     assert told(study_in(parts)) == told(study_in(whole))
 
 
@@ -254,7 +254,7 @@ def test_a_search_with_an_environment_outside_jax(tmp_path):
     problem = Problem("gym:CartPole-v1", "storm-pg", 12, (1000, 1001), 6, Objective())
     wanted = Search(problem, SPACE, FIXED, {}, trials=2, generation=2)
     study = study_in(tmp_path, wanted)
-    search.run(Workshop(tmp_path), wanted, study, alone=True)
+    search.run(Workspace(tmp_path), wanted, study, alone=True)
     assert sorted(t.state.name for t in study.get_trials()) == ["COMPLETE", "PRUNED"]
 
 
@@ -271,7 +271,7 @@ def test_values_that_are_no_numbers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(halving, "run_pack", spoiled)
     study = study_in(tmp_path, Search(**{**SEARCH.__dict__, "halving": False}))
-    search.run(Workshop(tmp_path), Search(**{**SEARCH.__dict__, "halving": False}), study, alone=True)
+    search.run(Workspace(tmp_path), Search(**{**SEARCH.__dict__, "halving": False}), study, alone=True)
     for t in study.get_trials():
         assert t.state.name == ("FAIL" if t.params["alpha"] < 0.5 else "COMPLETE")
     columns = {
@@ -288,7 +288,7 @@ def test_trials_that_cannot_run_are_told_as_failed(tmp_path):
     """A first batch beyond the budget: one choice in two. The rest goes on."""
     wanted = Search(PROBLEM, {"eta": SPACE["eta"], "S0": Choices((4, 1000))}, {"B": 2}, {}, trials=8, generation=8)
     study = study_in(tmp_path, wanted)
-    search.run(Workshop(tmp_path), wanted, study, alone=True)
+    search.run(Workspace(tmp_path), wanted, study, alone=True)
     states = {t.params["S0"]: set() for t in study.get_trials()}
     for t in study.get_trials():
         states[t.params["S0"]].add(t.state.name)
@@ -311,7 +311,7 @@ def test_a_pack_that_keeps_failing_does_not_stop_the_others(tmp_path, monkeypatc
 
     monkeypatch.setattr(halving, "run_pack", broken)
     study = study_in(tmp_path, wanted)
-    search.run(Workshop(tmp_path), wanted, study, alone=True)
+    search.run(Workspace(tmp_path), wanted, study, alone=True)
     by_B = {B: {t.state.name for t in study.get_trials() if t.params["B"] == B} for B in (2, 3)}
     assert by_B[3] == {"FAIL"}
     assert "COMPLETE" in by_B[2]
@@ -337,7 +337,7 @@ def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
         "late": Part(lambda: 4, kept.append),
     }
     with pytest.raises(PartsFailed, match=r"1 of 3 parts .* bad eta = 7 ZeroDivisionError: no luck"):
-        Workshop(tmp_path).do(parts, 3, group=1)
+        Workspace(tmp_path).do(parts, 3, group=1)
     assert kept == [3, 4]
     assert len(tries) == 2
 
@@ -353,7 +353,7 @@ def test_memory_does_not_grow_with_finished_trials(tmp_path):
     wanted = Search(**{**SEARCH.__dict__, "trials": 40, "halving": False})
     gc.freeze()  # what is there already is not looked through after each generation
     try:
-        search.run(Workshop(tmp_path, count), wanted, study_in(tmp_path, wanted), alone=True)
+        search.run(Workspace(tmp_path, count), wanted, study_in(tmp_path, wanted), alone=True)
     finally:
         gc.unfreeze()
     assert len(live) == 10
@@ -413,12 +413,12 @@ def test_searches_in_postgresql(tmp_path, whole, postgresql):
         folder.mkdir()
     there, *together = folders
     remote = open_study(postgresql, "s", SEARCH.about(), "maximize")
-    search.run(Workshop(there), SEARCH, remote, alone=True)
+    search.run(Workspace(there), SEARCH, remote, alone=True)
     assert told(remote) == told(study_in(whole))
     shared = [open_study(postgresql, "shared", SEARCH.about(), "maximize") for _ in together]
     with ThreadPoolExecutor(2) as pool:
         jobs = [
-            pool.submit(search.run, Workshop(folder), SEARCH, study, alone=False)
+            pool.submit(search.run, Workspace(folder), SEARCH, study, alone=False)
             for folder, study in zip(together, shared, strict=True)
         ]
         for job in jobs:
@@ -429,7 +429,7 @@ def test_searches_in_postgresql(tmp_path, whole, postgresql):
     drawn = [t.params["eta"] for t in trials if t.params != {"eta": 0.01, "alpha": 0.9}]
     assert len(set(drawn)) == len(drawn)
     assert len({t.user_attrs["owner"] for t in trials}) == 2
-    search.run(Workshop(together[0]), SEARCH, shared[0], alone=False)
+    search.run(Workspace(together[0]), SEARCH, shared[0], alone=False)
     assert len(shared[0].get_trials()) == len(trials)
     for study in (remote, *shared):
         close(study)

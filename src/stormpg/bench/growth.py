@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import stormpg
-from stormpg.bench.measure import Row, Table, Tell, alone, exponent, in_turns, python, seconds_of
+from stormpg.bench.measure import BenchTable, Row, Tell, alone, exponent, in_turns, python, seconds_of
 
 ENV = "pendulum"  # its episodes never end early, so that every slot is a step
 USUAL: Mapping[str, int] = {"seeds": 16, "B": 5, "horizon": 100, "hidden": 64, "settings": 1}
@@ -32,7 +32,7 @@ def points(axis: str, quick: bool) -> list[dict[str, int]]:
     return [{**USUAL, axis: value} for value in values]
 
 
-def growth(quick: bool, rounds: int, tell: Tell) -> Table:
+def growth(quick: bool, rounds: int, tell: Tell) -> BenchTable:
     """Seconds of 20 iterations; the exponent is that of the longer half of an axis, where overheads no longer matter."""
     rows = []
     for axis in AXES:
@@ -47,7 +47,7 @@ def growth(quick: bool, rounds: int, tell: Tell) -> Table:
         rows += [row._replace(about={**row.about, "exponent": fitted(found)}) for row in found]
     usual = ", ".join(f"{name} {value}" for name, value in USUAL.items())
     note = f"STORM-PG on {ENV}, 20 iterations; the others stay at {usual}. Exponent of time over the longer half of each axis."
-    return Table("growth", "How time grows", "seconds", rows, note, "lower")
+    return BenchTable("growth", "How time grows", "seconds", rows, note, "lower")
 
 
 def fitted(rows: Sequence[Row]) -> float:
@@ -56,7 +56,7 @@ def fitted(rows: Sequence[Row]) -> float:
     return exponent([row.about["value"] for row in last], [row.median for row in last])
 
 
-def memory(quick: bool, tell: Tell) -> Table:
+def memory(quick: bool, tell: Tell) -> BenchTable:
     """Peak memory of whole processes."""
     rows = []
     for axis, values in {"seeds": (16, 256, 1024), "B": (5, 80, 640), "horizon": (100, 800, 3200)}.items():
@@ -72,4 +72,4 @@ def memory(quick: bool, tell: Tell) -> Table:
             found = [row._replace(about={**row.about, "exponent": power}) for row in found]
         rows += found
     note = f"STORM-PG on {ENV}, peak of a whole process. Exponent of what comes on top of the smallest case."
-    return Table("memory", "How memory grows", "megabytes", rows, note, "lower")
+    return BenchTable("memory", "How memory grows", "megabytes", rows, note, "lower")

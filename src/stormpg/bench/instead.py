@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stormpg.bench.measure import Row, Table, Tell, as_users_have_it, in_turns
+from stormpg.bench.measure import BenchTable, Row, Tell, as_users_have_it, in_turns
 from stormpg.bench.speeds import Speed
 
 SCRIPTS = Path(__file__).with_name("peers")
@@ -42,7 +42,7 @@ class Ours(Speed):
         return super().__call__() * 1e3 * self.live
 
 
-def peers(folder: Path, quick: bool, rounds: int, tell: Tell) -> Table:
+def peers(folder: Path, quick: bool, rounds: int, tell: Tell) -> BenchTable:
     """The library with batches of 10 × 100 steps beside each peer; one that cannot be had is a row that says so."""
     tasks: dict[str, Callable[[], float]] = {
         name: Ours("cartpole-continuous", "gpomdp", 10, seeds, 100) for name, seeds in OURS.items()
@@ -71,7 +71,9 @@ def peers(folder: Path, quick: bool, rounds: int, tell: Tell) -> Table:
         for row in rows
     ]
     note = "Steps really taken; batches of 10 × 100 steps, one hidden layer of 64. Ours: we are so many times as fast."
-    return Table("peers", "Beside what one would use instead, Cart-Pole", "thousand steps a second", [*rows, *missing], note)
+    return BenchTable(
+        "peers", "Beside what one would use instead, Cart-Pole", "thousand steps a second", [*rows, *missing], note
+    )
 
 
 def _about(task: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg.bench.measure import Row, Table, Tell, in_turns
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns
 from stormpg.bench.speeds import Speed
 from stormpg.envs import make
 from stormpg.estimators import estimate
@@ -80,12 +80,12 @@ def peak(program: Path) -> float:
     return float(subprocess.run([str(program), "peak"], check=True, capture_output=True, text=True).stdout)
 
 
-def limit(folder: Path, rounds: int, tell: Tell) -> Table:
+def limit(folder: Path, rounds: int, tell: Tell) -> BenchTable:
     """STORM-PG and GPOMDP with many seeds on all cores and with one on one, beside C in as many processes."""
     title, unit = "Beside hand-written C, Cart-Pole", "million steps a second"
     program = build(folder)
     if program is None:
-        return Table("limit", title, unit, [Row("C", [], {"missing": "there is no gcc here"})])
+        return BenchTable("limit", title, unit, [Row("C", [], {"missing": "there is no gcc here"})])
     difference = compare(program, folder)
     cases = [(algorithm, B, seeds) for algorithm, B in (("storm-pg", 5), ("gpomdp", 10)) for seeds in (64, 1)]
     tasks: dict[str, Callable[[], float]] = {}
@@ -103,4 +103,4 @@ def limit(folder: Path, rounds: int, tell: Tell) -> Table:
         rows += [row._replace(about={"share of peak": row.median * work / most}) for row in (c, ours)]
         rows[-1].about["share of C"] = ours.median / c.median  # type: ignore[index]
     note = f"C's gradients differ from the library's by {difference:.1e} of their size. Peak of a core: {most:.0f} GFLOP/s."
-    return Table("limit", title, unit, rows, note)
+    return BenchTable("limit", title, unit, rows, note)

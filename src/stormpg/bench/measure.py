@@ -36,7 +36,7 @@ class Row(NamedTuple):
         return {"name": self.name, **figures, **self.about}
 
 
-class Table(NamedTuple):
+class BenchTable(NamedTuple):
     """Rows in one unit, measured in turns."""
 
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from stormpg.bench import growth, instead, limit, speeds, waits
-from stormpg.bench.measure import Table, Tell, where_and_when
+from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
 TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training")
@@ -32,7 +32,7 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
     """
     about = where_and_when()
     rounds = 2 if quick else 5
-    found: list[Table] = []
+    found: list[BenchTable] = []
     with tempfile.TemporaryDirectory() as folder:
         work = {
             "limit": lambda: limit.limit(Path(folder), rounds, tell),

@@ -11,7 +11,7 @@ import numpy as np
 
 import stormpg
 from stormpg import scores, trajectories
-from stormpg.bench.measure import Row, Table, Tell, in_turns, seconds_of
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, seconds_of
 from stormpg.engine.iteration import Budget
 from stormpg.runs.training import RunOptions, Training
 
@@ -69,7 +69,7 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int, int]]:
                 yield env, algorithm, 1024, 1
 
 
-def training(quick: bool, rounds: int, tell: Tell) -> Table:
+def training(quick: bool, rounds: int, tell: Tell) -> BenchTable:
     """Every case."""
     tasks = {
         f"{env}, {algorithm}, B={B}, {seeds} seeds": Speed(env, algorithm, B, seeds, ENVIRONMENTS[env])
@@ -78,10 +78,10 @@ def training(quick: bool, rounds: int, tell: Tell) -> Table:
     figures = in_turns(tasks, rounds, tell)
     rows = [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
     note = "Slots of the horizon; live: the share of them in which an episode ran."
-    return Table("training", "Training, after compilation", "million steps a second", rows, note)
+    return BenchTable("training", "Training, after compilation", "million steps a second", rows, note)
 
 
-def kernels(rounds: int, tell: Tell) -> Table:
+def kernels(rounds: int, tell: Tell) -> BenchTable:
     """On a GPU: the fused kernels beside the plain way, which is chosen with STORMPG_FUSED=0."""
     rows, before = [], os.environ.get("STORMPG_FUSED", "1")
     for how, switch in (("fused kernels", "1"), ("plain", "0")):  # not in turns: each needs its own programs
@@ -92,10 +92,10 @@ def kernels(rounds: int, tell: Tell) -> Table:
         rows += [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
     os.environ["STORMPG_FUSED"] = before
     jax.clear_caches()
-    return Table("kernels", "STORM-PG, B=5, Cart-Pole on a GPU", "million steps a second", rows)
+    return BenchTable("kernels", "STORM-PG, B=5, Cart-Pole on a GPU", "million steps a second", rows)
 
 
-def sweep(quick: bool, rounds: int, tell: Tell) -> Table:
+def sweep(quick: bool, rounds: int, tell: Tell) -> BenchTable:
     """Settings beside seeds against seeds alone: as many runs."""
     from stormpg.engine.compiled_loop import chunk
 
@@ -116,7 +116,7 @@ def sweep(quick: bool, rounds: int, tell: Tell) -> Table:
     tasks = {name: lambda do=do: steps / seconds_of(do) / 1e6 for name, do in work.items()}
     figures = in_turns(tasks, rounds, tell)
     rows = [Row(one, figures[one]), Row(all_of_them, figures[all_of_them], {"programs compiled for it": compiled})]
-    return Table("sweep", "Settings as a batch beside the seeds (STORM-PG, Cart-Pole)", "million steps a second", rows)
+    return BenchTable("sweep", "Settings as a batch beside the seeds (STORM-PG, Cart-Pole)", "million steps a second", rows)
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def to_the_end() -> Iterator[None]:
         jax.clear_caches()
 
 
-def episodes(rounds: int, tell: Tell) -> Table:
+def episodes(rounds: int, tell: Tell) -> BenchTable:
     """Mountain-Car goes on with a trained policy, whose episodes are short, with early exit and without."""
     env = stormpg.make("rllab-mountain-car")
     tell("Mountain-Car: training a policy first")
@@ -146,4 +146,6 @@ def episodes(rounds: int, tell: Tell) -> Table:
     share = live["steps"][live["trajectories"] == 800].mean() - live["steps"][live["trajectories"] == 600].mean()
     rows = [Row(name, figures) for name, figures in (with_exit | without).items()]
     rows[0] = rows[0]._replace(about={"live": float(share) / (200 * env.horizon)})
-    return Table("episodes", "Mountain-Car, 16 seeds, 200 more trajectories of a trained policy", "seconds", rows, "", "lower")
+    return BenchTable(
+        "episodes", "Mountain-Car, 16 seeds, 200 more trajectories of a trained policy", "seconds", rows, "", "lower"
+    )

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stormpg.bench.measure import Process, Row, Table, Tell, alone, python
+from stormpg.bench.measure import BenchTable, Process, Row, Tell, alone, python
 
 IMPORT = "import time; began = time.perf_counter(); import stormpg; print(time.perf_counter() - began)"
 CALL = (
@@ -18,7 +18,7 @@ COMMANDS = {
 }
 
 
-def waits(quick: bool, rounds: int, tell: Tell) -> Table:
+def waits(quick: bool, rounds: int, tell: Tell) -> BenchTable:
     """Seconds, each round with an empty cache and then again with what that left; the peak memory of the process."""
     found: dict[str, list[Process]] = {}
 
@@ -47,4 +47,4 @@ def waits(quick: bool, rounds: int, tell: Tell) -> Table:
         for name, processes in found.items()
     ]
     note_text = "Cold: nothing compiled before; warm: the same again, a call in Python after `keep_programs()`. STORM-PG."
-    return Table("waits", "What a person waits for", "seconds", rows, note_text, "lower")
+    return BenchTable("waits", "What a person waits for", "seconds", rows, note_text, "lower")

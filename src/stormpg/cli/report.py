@@ -15,7 +15,7 @@ from stormpg.files.reading import as_record
 from stormpg.reproduce import reproduction
 from stormpg.studies import comparison
 from stormpg.studies.study import ABOUT, read_about
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 
 @app.command("report")
@@ -39,16 +39,16 @@ def rebuild(root: Path, as_json: bool) -> None:
     """The report of a study from its stored runs."""
     about, file = read_about(root), root / ABOUT
     kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
-    shop, tuned = Workshop(root, train=False), (root / "tuning").is_dir()
+    workspace, tuned = Workspace(root, train=False), (root / "tuning").is_dir()
     with legible(f"what {root} holds"):
         if kind == "reproduce":
             plan = as_record(reproduction.Plan, about, str(file), {"trajectories": LIMIT})
-            show(reproduction.reproduce(shop, plan, tuned, [this_command()]), root, as_json)
+            show(reproduction.reproduce(workspace, plan, tuned, [this_command()]), root, as_json)
         elif kind == "compare":
             wanted = as_record(comparison.Comparison, about, str(file), {"trajectories": LIMIT})
             check_name(wanted.env, file)
-            show(comparison.compare(shop, wanted, tuned, [this_command()]), root, as_json)
+            show(comparison.compare(workspace, wanted, tuned, [this_command()]), root, as_json)
         elif kind == "theory":
-            theory.report(shop, about, as_json)
+            theory.report(workspace, about, as_json)
         else:
-            tuning.report(shop, about, as_json)
+            tuning.report(workspace, about, as_json)

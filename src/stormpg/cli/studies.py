@@ -14,7 +14,7 @@ from stormpg.studies import comparison
 from stormpg.studies.study import check_algorithms
 from stormpg.studies.verdicts import count_verdicts
 from stormpg.studies.workers import share_device, workers
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
 Baseline = Annotated[str | None, typer.Option(help="For all algorithms; their own by default.")]
@@ -38,7 +38,7 @@ def reproduce_command(
     share_device()
     plan = reproduction.Plan(seeds, trajectories, baseline=baseline, decay=decay, decay_every=decay_every)
     with workers(where) as those, unit_bar("reproduce") as report:
-        data = reproduction.reproduce(Workshop(folder, report, workers=those), plan, full, [this_command()])
+        data = reproduction.reproduce(Workspace(folder, report, workers=those), plan, full, [this_command()])
     show(data, folder, as_json)
 
 
@@ -63,7 +63,7 @@ def compare_command(
     switches = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
     wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, **switches)  # type: ignore[arg-type]
     with workers(where) as those, unit_bar("compare") as report:
-        data = comparison.compare(Workshop(folder, report, workers=those), wanted, tune, [this_command()])
+        data = comparison.compare(Workspace(folder, report, workers=those), wanted, tune, [this_command()])
     show(data, folder, as_json)
 
 

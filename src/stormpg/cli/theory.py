@@ -15,7 +15,7 @@ from stormpg.report.terminal import out, table, unit_bar
 from stormpg.runs.options import POLICY_OPTIONS, Job, write_toml
 from stormpg.studies.study import ABOUT
 from stormpg.studies.workers import share_device, workers
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
 app.add_typer(theory, name="theory")
@@ -36,16 +36,16 @@ def all_command(
     share_device()
     wanted = laboratory.as_size(size)
     with workers(where) as those, unit_bar("theory") as progress:
-        data = findings.report(Workshop(folder, progress, workers=those), wanted, [this_command()])
+        data = findings.report(Workspace(folder, progress, workers=those), wanted, [this_command()])
     show(data, folder, as_json)
 
 
-def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
+def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
     """The report again, from what its folder holds."""
     from stormpg.theory import findings, laboratory
 
-    size = laboratory.size_of(about, shop.root / ABOUT)
-    show(findings.report(shop, size, [this_command()]), shop.root, as_json)
+    size = laboratory.size_of(about, workspace.root / ABOUT)
+    show(findings.report(workspace, size, [this_command()]), workspace.root, as_json)
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.report.terminal import out, progress_bar, table
 from stormpg.runs import run_folder
-from stormpg.runs.checkpoints import Interval
+from stormpg.runs.checkpoints import CheckpointInterval
 from stormpg.runs.logs import open_logs
 from stormpg.runs.options import Job, from_flag
 from stormpg.runs.result import Result
@@ -70,7 +70,7 @@ def train_command(
             **arguments,
             out=folder,
             progress=show,
-            checkpoint=Interval(checkpoint_seconds, checkpoint_iterations),
+            checkpoint=CheckpointInterval(checkpoint_seconds, checkpoint_iterations),
             resume=resume is not None,
             logs=logs,
             rollout_workers=workers,

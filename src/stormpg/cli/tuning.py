@@ -23,7 +23,7 @@ from stormpg.runs.options import OUTSIDE_OPTIONS, Job, without_secrets
 from stormpg.studies.equal_tuning import FRESH_SEED, TUNING_SEED
 from stormpg.studies.study import ABOUT, check_folder, claimed
 from stormpg.studies.workers import share_device, workers
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.tune.objective import objective as objective_of
 from stormpg.tune.packs import check, parted
 from stormpg.tune.plan import Problem, Search, from_about
@@ -88,33 +88,37 @@ def tune_command(
         if storage:  # which may not answer; only then is anything written here
             check_folder(folder, about)
             studies.close(studies.open_study(url, named, wanted.about(), goal.direction))
-        shop = Workshop(folder, progress, workers=those)
-        with claimed(shop, about, []):
+        workspace = Workspace(folder, progress, workers=those)
+        with claimed(workspace, about, []):
             found = studies.open_study(url, named, wanted.about(), goal.direction)
             with contextlib.ExitStack() as end, studies.stored(url):
                 end.callback(studies.close, found)
                 if dashboard:
                     show_at(found._storage)
-                search.run(shop, wanted, found, alone=not storage)
-                data = outcome.report(shop, wanted, found, default, fresh_seeds, [this_command()])
+                search.run(workspace, wanted, found, alone=not storage)
+                data = outcome.report(workspace, wanted, found, default, fresh_seeds, [this_command()])
                 show(data, folder, as_json)
                 wait_for_reader(dashboard)
 
 
-def report(shop: Workshop, about: dict[str, Any], as_json: bool) -> None:
+def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
     """The report again, from what its folder holds."""
     from stormpg.tune import outcome
     from stormpg.tune import storage as studies
 
-    wanted = from_about(about, shop.root / ABOUT)
+    wanted = from_about(about, workspace.root / ABOUT)
     if about["storage"]:
-        raise InputError(f"the trials of {shop.root} are in {about['storage']}: give the `stormpg tune` command again instead.")
-    if not (shop.root / DATABASE).is_file():
-        raise InputError(f"{shop.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again.")
+        raise InputError(
+            f"the trials of {workspace.root} are in {about['storage']}: give the `stormpg tune` command again instead."
+        )
+    if not (workspace.root / DATABASE).is_file():
+        raise InputError(
+            f"{workspace.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again."
+        )
     goal = wanted.problem.objective.direction
-    study = studies.read_study(shop.root / DATABASE, about["study"], wanted.about(), goal)
-    data = outcome.report(shop, wanted, study, about["default"], about["fresh"], [this_command()])
-    show(data, shop.root, as_json)
+    study = studies.read_study(workspace.root / DATABASE, about["study"], wanted.about(), goal)
+    data = outcome.report(workspace, wanted, study, about["default"], about["fresh"], [this_command()])
+    show(data, workspace.root, as_json)
 
 
 def tuned(job: Job, algorithm: str, file: Path | None) -> dict[str, Range | Choices]:

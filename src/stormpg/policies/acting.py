@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from stormpg.policies.families import Categorical, Gaussian, MultiCategorical, table_rows
-from stormpg.policies.networks import MLP, Table
+from stormpg.policies.networks import MLP, LookupTable
 from stormpg.policies.normalisation import Normalised
 from stormpg.records import Opaque, Tree, traceable
 
@@ -61,7 +61,7 @@ def numpy_network(network: Any, params: Tree) -> Function | None:
             return seen @ layers[-1][0] + layers[-1][1]
 
         return outputs
-    if isinstance(network, Table):
+    if isinstance(network, LookupTable):
         table = np.asarray(params)
         return lambda seen: table[seen]
     return None

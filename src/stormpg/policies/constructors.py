@@ -20,7 +20,7 @@ from stormpg.policies.families import Gaussian as Gaussian
 from stormpg.policies.families import MultiCategorical as MultiCategorical
 from stormpg.policies.families import Policy as Policy
 from stormpg.policies.families import log_probs_of as log_probs_of
-from stormpg.policies.networks import MLP, LinearFeatures, Table, network
+from stormpg.policies.networks import MLP, LinearFeatures, LookupTable, network
 from stormpg.policies.normalisation import Normalised
 from stormpg.records import as_float
 
@@ -109,7 +109,7 @@ def multi_categorical_mlp(observation_dim: int, sizes: Sequence[int], hidden: Se
 
 def softmax_table(states: int, actions: int) -> Categorical:
     """A soft-max policy with one logit for each (state, action); observations are integers."""
-    return categorical(Table(states, actions), actions)
+    return categorical(LookupTable(states, actions), actions)
 
 
 def with_one(observation: Array) -> Array:
@@ -229,7 +229,7 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
         if isinstance(policy.logits, MLP):
             kind = "categorical-mlp" if isinstance(policy, Categorical) else "multi-categorical-mlp"
             return {"kind": kind, "hidden": list(policy.logits.sizes[1:-1])}
-        if isinstance(policy.logits, Table):
+        if isinstance(policy.logits, LookupTable):
             return {"kind": "softmax-table"}
     return None
 

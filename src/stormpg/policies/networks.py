@@ -119,7 +119,7 @@ class LinearFeatures:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class LookupTable:
     """One row of outputs for each integer observation, starting from 0."""
 
     rows: int

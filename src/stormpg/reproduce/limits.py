@@ -7,7 +7,7 @@ import numpy as np
 
 from stormpg.studies.units import Unit
 from stormpg.studies.verdicts import FAILS, HOLDS, show
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 ENV, SEEDS, TRAJECTORIES, BATCH = "cartpole-continuous", 5, 100, 5
 TOLERANCE = 1e-3  # returns after rounding has been fed back through twenty updates
@@ -27,9 +27,9 @@ def limit_units() -> list[Unit]:
     ]
 
 
-def judge_limits(shop: Workshop) -> list[dict[str, Any]]:
+def judge_limits(workspace: Workspace) -> list[dict[str, Any]]:
     """A row of claims for each limit: the largest relative difference of any return of the two runs."""
-    tables = shop.run(limit_units())
+    tables = workspace.run(limit_units())
     rows = []
     for i, (alpha, (_, other, _)) in enumerate(PAIRS.items()):
         ours, theirs = tables[2 * i]["return"], tables[2 * i + 1]["return"]

@@ -27,7 +27,7 @@ from stormpg.studies.study import (
     tuning_for,
 )
 from stormpg.studies.units import Unit
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 TUNED = ("reinforce", "pgt", "gpomdp", "svrpo", "svrpg", "srvr-pg", "storm-pg")
 # Shorter than the figures, for the time it takes; the tuned runs are as long, so that tuning sees all that is shown.
@@ -62,12 +62,13 @@ class Plan(Switches):
         return trajectories if self.trajectories is None else min(trajectories, self.trajectories)
 
 
-def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -> dict[str, Any]:
+def reproduce(workspace: Workspace, plan: Plan, full: bool, commands: Sequence[str]) -> dict[str, Any]:
     """Run what is missing, judge the claims, write the report, and return what it says."""
     units = base_units(plan)
     tuned, grids = (TUNING, robustness_grids(plan)) if full else ({}, {})
     searches = {
-        env: searches_of(env, TUNED, tuning_for(shop, env, cut(tuning, plan)), plan.switches) for env, tuning in tuned.items()
+        env: searches_of(env, TUNED, tuning_for(workspace, env, cut(tuning, plan)), plan.switches)
+        for env, tuning in tuned.items()
     }
     known = [
         *units.values(),
@@ -75,15 +76,15 @@ def reproduce(shop: Workshop, plan: Plan, full: bool, commands: Sequence[str]) -
         *(unit for search in searches.values() for found in search.values() for unit in found),
         *(unit for of_env in grids.values() for grid in of_env for unit in grid.units()),
     ]
-    with claimed(shop, {"kind": "reproduce", **dataclasses.asdict(plan)}, known):
-        shop.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
-        data = judged(shop, plan, full, units, searches, grids, commands)
-        write_report(data, shop.root, {f"figure{f.number}": f.env for f in reversed(FIGURES)})
+    with claimed(workspace, {"kind": "reproduce", **dataclasses.asdict(plan)}, known):
+        workspace.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
+        data = judged(workspace, plan, full, units, searches, grids, commands)
+        write_report(data, workspace.root, {f"figure{f.number}": f.env for f in reversed(FIGURES)})
     return data
 
 
 def judged(
-    shop: Workshop,
+    workspace: Workspace,
     plan: Plan,
     full: bool,
     units: Mapping[tuple[str, str], Unit],
@@ -92,17 +93,17 @@ def judged(
     commands: Sequence[str],
 ) -> dict[str, Any]:
     """What the report says: all claims on the runs of the study, most of which are there."""
-    tasks = base_tasks(shop, plan, units)
-    rows = judge_limits(shop)
+    tasks = base_tasks(workspace, plan, units)
+    rows = judge_limits(workspace)
     heatmaps: list[Any] = []
     spreads: list[Any] = []
     if full:
         for task in tasks:
             if task.env in searches:
-                tune_task(task, searches[task.env], min(plan.seeds, FRESH_SEEDS), shop)
-        heatmaps, sensitivity = judge_robustness(shop, grids)
+                tune_task(task, searches[task.env], min(plan.seeds, FRESH_SEEDS), workspace)
+        heatmaps, sensitivity = judge_robustness(workspace, grids)
         rows += sensitivity
-        spreads = measure_variance(shop, plan)
+        spreads = measure_variance(workspace, plan)
     curves = {task.env: task.curves() for task in tasks}
     claims_of_figures = [row for figure in FIGURES for row in judge_figure(figure, curves[figure.env])]
     notes = list(NOTES)
@@ -140,8 +141,8 @@ def base_units(plan: Plan) -> dict[tuple[str, str], Unit]:
     }
 
 
-def base_tasks(shop: Workshop, plan: Plan, units: Mapping[tuple[str, str], Unit]) -> list[Task]:
-    tables = dict(zip(units, shop.run(list(units.values())), strict=True))
+def base_tasks(workspace: Workspace, plan: Plan, units: Mapping[tuple[str, str], Unit]) -> list[Task]:
+    tables = dict(zip(units, workspace.run(list(units.values())), strict=True))
     return [
         Task(
             f.env,
@@ -178,12 +179,12 @@ def robustness_grids(plan: Plan) -> dict[str, list[robustness.Grid]]:
     }
 
 
-def judge_robustness(shop: Workshop, grids: Mapping[str, Sequence[robustness.Grid]]) -> tuple[list[Any], list[Any]]:
+def judge_robustness(workspace: Workspace, grids: Mapping[str, Sequence[robustness.Grid]]) -> tuple[list[Any], list[Any]]:
     """Heat maps of each method, and the claim that STORM-PG is the least sensitive."""
     heatmaps, rows = [], []
     for env, all_grids in grids.items():
         units = [unit for grid in all_grids for unit in grid.units()]
-        tables = dict(zip((unit.folder for unit in units), shop.run(units), strict=True))
+        tables = dict(zip((unit.folder for unit in units), workspace.run(units), strict=True))
         ceiling = next(f.ceiling for f in FIGURES if f.env == env)
         shares: dict[tuple[str, bool], Any] = {}
         for grid in all_grids:
@@ -217,7 +218,7 @@ def sensitivity_rows(env: str, shares: Mapping[tuple[str, bool], Interval], seed
     return rows
 
 
-def measure_variance(shop: Workshop, plan: Plan) -> list[dict[str, Any]]:
+def measure_variance(workspace: Workspace, plan: Plan) -> list[dict[str, Any]]:
     """The spread of g_t along training for the algorithms of the figures."""
     measures, parts = {}, []
     for env, (checkpoints, seeds, reference) in CHECKPOINTS.items():
@@ -229,6 +230,6 @@ def measure_variance(shop: Workshop, plan: Plan) -> list[dict[str, Any]]:
             )
             parts.append((env, name, budgets))
     found: dict[str, Any] = {}
-    for (env, name, budgets), values in zip(parts, shop.measure(measures), strict=True):
+    for (env, name, budgets), values in zip(parts, workspace.measure(measures), strict=True):
         found.setdefault(env, {"env": env, "checkpoints": budgets, "algorithms": {}})["algorithms"][name] = values
     return list(found.values())

@@ -28,7 +28,7 @@ FORMATS = ("2", "3", "4")  # that can be read
 LOCK = ".lock"  # the file in a folder that its owner holds
 
 
-class Interval(NamedTuple):
+class CheckpointInterval(NamedTuple):
     """How long at most between two checkpoints; None: does not matter."""
 
     seconds: float | None = 60.0
@@ -50,7 +50,9 @@ def joined(rows: Sequence[Row]) -> Row:
 class Keeper:
     """Keeps what every block has reached, and writes it when it is time. For several threads."""
 
-    def __init__(self, folder: Path, fingerprint: str, interval: Interval, begun: Mapping[int, Reached] | None = None) -> None:
+    def __init__(
+        self, folder: Path, fingerprint: str, interval: CheckpointInterval, begun: Mapping[int, Reached] | None = None
+    ) -> None:
         self.folder, self.fingerprint, self.interval = folder, fingerprint, interval
         self.blocks: dict[int, Reached] = dict(begun or {})
         for left in folder.glob(f".{PATTERN}.part"):  # by a process that was killed while it wrote

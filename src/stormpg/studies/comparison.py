@@ -11,7 +11,7 @@ from stormpg.runs import run_folder
 from stormpg.studies.report_content import content
 from stormpg.studies.study import ABOUT, Switches, Task, Tuning, claimed, fixed_unit, searches_of, tune_task, tuning_for
 from stormpg.studies.units import split_settings
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 MOST_CURVES, MOST_SEEDS = 200, 10**4  # of a run in a report: every curve is resampled a thousand times
 
@@ -27,14 +27,14 @@ class Comparison(Switches):
     horizon: int | None = None
 
 
-def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[str]) -> dict[str, Any]:
+def compare(workspace: Workspace, wanted: Comparison, tune: bool, commands: Sequence[str]) -> dict[str, Any]:
     """Run what is missing and write the report. `tune`: also tune every algorithm equally, protocol (c)."""
     units = [
         fixed_unit(wanted.env, name, wanted.trajectories, wanted.seeds, wanted.switches, wanted.horizon)
         for name in wanted.algorithms
     ]
-    with claimed(shop, {"kind": "compare", **dataclasses.asdict(wanted)}, units):
-        tables = shop.run(units)
+    with claimed(workspace, {"kind": "compare", **dataclasses.asdict(wanted)}, units):
+        tables = workspace.run(units)
         task = Task(
             wanted.env,
             wanted.env,
@@ -44,10 +44,10 @@ def compare(shop: Workshop, wanted: Comparison, tune: bool, commands: Sequence[s
             {unit.algorithm: table for unit, table in zip(units, tables, strict=True)},
         )
         if tune:
-            tuning = tuning_for(shop, wanted.env, Tuning(4, wanted.trajectories, min(wanted.seeds, 8)))
+            tuning = tuning_for(workspace, wanted.env, Tuning(4, wanted.trajectories, min(wanted.seeds, 8)))
             searches = searches_of(wanted.env, wanted.algorithms, tuning, wanted.switches, wanted.horizon)
-            tune_task(task, searches, wanted.seeds, shop)
-        return write(shop.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
+            tune_task(task, searches, wanted.seeds, workspace)
+        return write(workspace.root, [task], f"{wanted.seeds} seeds of every algorithm on {wanted.env}.", commands)
 
 
 def report_runs(folders: Sequence[Path], root: Path, commands: Sequence[str]) -> dict[str, Any]:

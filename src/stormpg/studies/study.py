@@ -17,7 +17,7 @@ from stormpg.runs.table import Columns
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.protocols import Curves, curves_of
 from stormpg.studies.units import Unit
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 
 ABOUT = "experiment.json"  # what a folder was asked to hold
 
@@ -89,37 +89,37 @@ def searches_of(
     return {name: tuning_units(env, name, *sizes, shared_settings(name, switches), horizon) for name in algorithms}
 
 
-def stored_budget(shop: Workshop, folder: str, pattern: str) -> tuple[int, int] | None:
+def stored_budget(workspace: Workspace, folder: str, pattern: str) -> tuple[int, int] | None:
     """For a report: trajectories and seeds of the first of these runs. Earlier versions of a study had other budgets."""
-    found = [] if shop.train else sorted((shop.root / folder).glob(f"{pattern}/config.json"))
+    found = [] if workspace.train else sorted((workspace.root / folder).glob(f"{pattern}/config.json"))
     if not found:
         return None
     config = run_folder.read_config(found[0].parent)
     return config["trajectories"], len(config["seeds"])
 
 
-def tuning_for(shop: Workshop, env: str, tuning: Tuning) -> Tuning:
+def tuning_for(workspace: Workspace, env: str, tuning: Tuning) -> Tuning:
     """What tuning is to spend, or for a report what it has spent."""
-    return Tuning(tuning.points, *(stored_budget(shop, f"tuning/{env}", "*/*") or (tuning.trajectories, tuning.seeds)))
+    return Tuning(tuning.points, *(stored_budget(workspace, f"tuning/{env}", "*/*") or (tuning.trajectories, tuning.seeds)))
 
 
-def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, shop: Workshop) -> None:
+def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, workspace: Workspace) -> None:
     """Tune every algorithm equally, run the best settings on fresh seeds with the same budget, and put both into the task."""
     one = next(unit for search in searches.values() for unit in search)
-    budget, seeds = stored_budget(shop, f"runs/{task.env}", "*-tuned") or (one.trajectories, seeds)
+    budget, seeds = stored_budget(workspace, f"runs/{task.env}", "*-tuned") or (one.trajectories, seeds)
     task.tuning_trajectories, task.tuned_trajectories = one.trajectories, budget
-    tables = iter(shop.run([unit for search in searches.values() for unit in search]))
+    tables = iter(workspace.run([unit for search in searches.values() for unit in search]))
     for name, search in searches.items():
         task.tuned_settings[name], task.tuning[name] = best_setting(search, [next(tables) for _ in search])
     fresh = [
         Unit(f"runs/{task.env}/{name}-tuned", task.env, name, (settings,), budget, seeds, FRESH_SEED, one.horizon)
         for name, settings in task.tuned_settings.items()
     ]
-    task.tuned.update(zip(task.tuned_settings, shop.run(fresh), strict=True))
+    task.tuned.update(zip(task.tuned_settings, workspace.run(fresh), strict=True))
 
 
 @contextlib.contextmanager
-def claimed(shop: Workshop, about: Mapping[str, Any], units: Iterable[Unit]) -> Iterator[None]:
+def claimed(workspace: Workspace, about: Mapping[str, Any], units: Iterable[Unit]) -> Iterator[None]:
     """Take the folder of a study, new or started with the same settings, for this process alone; refuse any other.
 
     The units are those it begins with: what is wrong with them is found before anything is written. A report, which runs
@@ -127,14 +127,14 @@ def claimed(shop: Workshop, about: Mapping[str, Any], units: Iterable[Unit]) -> 
     """
     for unit in units:
         unit.check()
-    check_folder(shop.root, about)
-    if not shop.train:
+    check_folder(workspace.root, about)
+    if not workspace.train:
         yield
         return
-    with owned(shop.root):
-        check_folder(shop.root, about)  # again: another process may have been faster
-        if not (shop.root / ABOUT).exists():
-            files.write_json(shop.root / ABOUT, about)
+    with owned(workspace.root):
+        check_folder(workspace.root, about)  # again: another process may have been faster
+        if not (workspace.root / ABOUT).exists():
+            files.write_json(workspace.root / ABOUT, about)
         yield
 
 

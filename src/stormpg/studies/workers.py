@@ -23,7 +23,7 @@ from stormpg.studies.units import drop_programs
 GROUP = 8  # parts after which a process drops its compiled programs
 NO_TRIALS = ("xla_gpu_autotune_level", 0)  # XLA times variants of matrix products while others use the GPU, to no avail
 PROCESSES = 14  # that share a GPU, at most
-DEATHS = 5  # of the process or machine that works on a part, before it counts as failed; its own errors: `workshop.ATTEMPTS`
+DEATHS = 5  # of the process or machine that works on a part, before it counts as failed; its own errors: `workspace.ATTEMPTS`
 DONE = itertools.count()  # the parts that a process of a cluster has done
 
 

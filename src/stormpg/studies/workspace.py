@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Workshop:
+class Workspace:
     """The folder of a study, who is told of its progress, whether anything may be run, and by whom."""
 
     root: Path

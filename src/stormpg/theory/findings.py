@@ -15,7 +15,7 @@ from stormpg.report.tables import markdown
 from stormpg.runs.table import mean_return
 from stormpg.studies.report_content import simple, versions
 from stormpg.studies.statistics import interval
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.theory import laboratory, payoff, rates
 from stormpg.theory.inequalities import PROTOCOLS, constants_table, exact_claims, lemma_charts, run_claims
 from stormpg.theory.laboratory import Size
@@ -166,10 +166,10 @@ def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> di
     )
 
 
-def report(shop: Workshop, size: Size, commands: Sequence[str]) -> dict[str, Any]:
+def report(workspace: Workspace, size: Size, commands: Sequence[str]) -> dict[str, Any]:
     """Measure what is missing, write the report, and return what it says."""
-    data = content(laboratory.run(shop, size), size, commands)
-    write(data, shop.root)
+    data = content(laboratory.run(workspace, size), size, commands)
+    write(data, workspace.root)
     return data
 
 

@@ -16,7 +16,7 @@ from stormpg.policies.constructors import policy_for
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.study import Tuning, claimed
 from stormpg.studies.units import Unit
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.theory import advice, lemmas, payoff, rates, tracking_error
 
 GAMMA = 0.99  # of the adviser's environments
@@ -127,23 +127,23 @@ def advised_units(size: Size, env: str, settings: Any) -> dict[str, list[Unit]]:
     return {"adviser": [unit("adviser", settings)], "table": [unit("table", settings_for(env, "storm-pg"))], "search": search}
 
 
-def run(shop: Workshop, size: Size) -> dict[str, Any]:
+def run(workspace: Workspace, size: Size) -> dict[str, Any]:
     """Measure what is missing: all that the report is made from, by file."""
-    with claimed(shop, {"kind": "theory", **dataclasses.asdict(size)}, []):
+    with claimed(workspace, {"kind": "theory", **dataclasses.asdict(size)}, []):
         parts = measures(size)
-        found = dict(zip(parts, shop.measure(parts, GROUP), strict=True))
+        found = dict(zip(parts, workspace.measure(parts, GROUP), strict=True))
         shares = rates.shares_of(size.points, size.decades)
         for name in size.compared:
             of_name = [found.pop(prescribed_file(name, point)) for point in range(size.points)]
             found[f"rates/prescribed/{name}.json"] = rates.assembled(shares, of_name)
         units = {env: advised_units(size, env, found[f"adviser/{env}.json"]["settings"]) for env in size.environments}
-        shop.run([one for of_env in units.values() for group in of_env.values() for one in group])
+        workspace.run([one for of_env in units.values() for group in of_env.values() for one in group])
         for env, groups in units.items():
-            chosen = best_setting(groups["search"], shop.run(groups["search"]))[0]
+            chosen = best_setting(groups["search"], workspace.run(groups["search"]))[0]
             groups["tuned"] = [dataclasses.replace(groups["table"][0], folder=f"adviser/runs/{env}/tuned", settings=(chosen,))]
-        shop.run([groups["tuned"][0] for groups in units.values()])
+        workspace.run([groups["tuned"][0] for groups in units.values()])
         for env, groups in units.items():
-            runs = {how: shop.run(groups[how])[0] for how in ("adviser", "table", "tuned")}
+            runs = {how: workspace.run(groups[how])[0] for how in ("adviser", "table", "tuned")}
             settings = {how: dict(groups[how][0].settings[0]) for how in ("table", "tuned")}
             found[f"adviser/{env}.json"] |= {"runs": runs, "given": settings["table"], "tuned": settings["tuned"]}
         return found

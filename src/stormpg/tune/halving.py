@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stormpg import files
 from stormpg.errors import InputError, PartsFailed, legible
 from stormpg.files.reading import read_object
-from stormpg.studies.workspace import Part, Workshop
+from stormpg.studies.workspace import Part, Workspace
 from stormpg.tune.packs import Found, packed, run_pack, trial
 from stormpg.tune.plan import Search
 
@@ -22,7 +22,7 @@ class Judged(NamedTuple):
     note: str = ""
 
 
-def halved(shop: Workshop, search: Search, settings: Sequence[Mapping[str, Any]], generation: int) -> list[Judged]:
+def halved(workspace: Workspace, search: Search, settings: Sequence[Mapping[str, Any]], generation: int) -> list[Judged]:
     """All trials of a generation: at each rung the better half of those that are left goes on."""
     problem, judged = search.problem, [Judged(None, {}) for _ in settings]
     alive = []
@@ -37,7 +37,7 @@ def halved(shop: Workshop, search: Search, settings: Sequence[Mapping[str, Any]]
     before: dict[int, tuple[bytes, int]] = {}  # of each trial: the pack it was in, and its place there
     for level, pause in enumerate([*rungs, None]):
         found = {}
-        results = climb(shop, search, settings, packs, before, pause, f"{generation}/{level}")
+        results = climb(workspace, search, settings, packs, before, pause, f"{generation}/{level}")
         for pack, result in zip(packs, results, strict=True):
             for place, number in enumerate(pack):
                 if isinstance(result, str):
@@ -58,7 +58,7 @@ def halved(shop: Workshop, search: Search, settings: Sequence[Mapping[str, Any]]
 
 
 def climb(
-    shop: Workshop,
+    workspace: Workspace,
     search: Search,
     settings: Sequence[Mapping[str, Any]],
     packs: Sequence[Sequence[int]],
@@ -69,19 +69,19 @@ def climb(
     """The packs up to a rung; what went wrong for one that keeps failing."""
     names = [f"trials/{name}/{number}" for number in range(len(packs))]
     chosen = [[dict(settings[number]) for number in pack] for pack in packs]
-    found = [read(shop.root / file, trials) for file, trials in zip(names, chosen, strict=True)]
+    found = [read(workspace.root / file, trials) for file, trials in zip(names, chosen, strict=True)]
     parts = {}
     for file, pack, trials, there in zip(names, packs, chosen, found, strict=True):
         reached, kept = (before[pack[0]][0], [before[n][1] for n in pack]) if before else (None, [])
         if there is None:
             work = partial(run_pack, search.problem, trials, pause, reached, kept)
-            parts[file] = Part(work, partial(keep, shop.root / file, trials), str(trials))
+            parts[file] = Part(work, partial(keep, workspace.root / file, trials), str(trials))
     failed: Mapping[str, str] = {}
     try:
-        shop.do(parts, len(packs), drop=False)  # the next rung has the same shapes
+        workspace.do(parts, len(packs), drop=False)  # the next rung has the same shapes
     except PartsFailed as error:
         failed = error.failed
-    return [read(shop.root / file, trials) or failed[file] for file, trials in zip(names, chosen, strict=True)]
+    return [read(workspace.root / file, trials) or failed[file] for file, trials in zip(names, chosen, strict=True)]
 
 
 def keep(file: Path, trials: Sequence[Any], found: Found) -> None:

@@ -12,7 +12,7 @@ from stormpg.studies.equal_tuning import FRESH_SEED
 from stormpg.studies.report_content import content, simple
 from stormpg.studies.study import Task
 from stormpg.studies.units import Unit
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.tune.packs import parted
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.storage import quiet, trials_of
@@ -103,14 +103,14 @@ def shown(value: Any) -> str:
 
 
 def report(
-    shop: Workshop, search: Search, study: Any, default: Mapping[str, Any], fresh: int, commands: Sequence[str]
+    workspace: Workspace, search: Search, study: Any, default: Mapping[str, Any], fresh: int, commands: Sequence[str]
 ) -> dict[str, Any]:
     """Run the best and the default setting on fresh seeds, write everything, and return what it says."""
     problem, best = search.problem, best_of(study)
     settings = {"tuned": {**search.fixed, **best.params}, "default": dict(default)}
     folders = {"tuned": f"tuned-{best.number}", "default": "default"}  # another trial may be the best one later
     units = [unit(problem, folders[name], chosen, fresh) for name, chosen in settings.items()]
-    tables = dict(zip(settings, shop.run(units), strict=True))
+    tables = dict(zip(settings, workspace.run(units), strict=True))
     task = Task(problem.env, f"{problem.algorithm} on {problem.env}", problem.trajectories, None, dict(settings), tables)
     subtitle = (
         f"{len(trials_of(study))} trials; the best one and the default beside each other on {fresh} seeds that had no say. "
@@ -122,9 +122,9 @@ def report(
     data["tables"] = [top(study, search)]
     values = {name: problem.objective.value(table, problem.trajectories) for name, table in tables.items()}
     data["tuned"] = simple({"trial": best.number, "value": best.value, "settings": settings["tuned"], "fresh": values})
-    write_report(data, shop.root, {"figure1": problem.env})
-    draw_charts(data["charts"], [shop.root / f"{FIGURE}.{kind}" for kind in ("png", "pdf")])
+    write_report(data, workspace.root, {"figure1": problem.env})
+    draw_charts(data["charts"], [workspace.root / f"{FIGURE}.{kind}" for kind in ("png", "pdf")])
     given = {"horizon": problem.horizon} if problem.horizon else {}
     budget = {"trajectories": problem.trajectories, **given}
-    write_toml(shop.root / TOML, {"env": problem.env, "algorithm": problem.algorithm, **budget, **settings["tuned"]})
+    write_toml(workspace.root / TOML, {"env": problem.env, "algorithm": problem.algorithm, **budget, **settings["tuned"]})
     return data

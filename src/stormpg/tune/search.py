@@ -15,7 +15,7 @@ from stormpg import files
 from stormpg.errors import InputError, shown
 from stormpg.files.reading import read_text
 from stormpg.studies.units import drop_programs, give_memory_back
-from stormpg.studies.workspace import Workshop
+from stormpg.studies.workspace import Workspace
 from stormpg.tune.halving import halved
 from stormpg.tune.plan import Search
 from stormpg.tune.storage import asked, tell, trials_of
@@ -35,12 +35,12 @@ def owner_of(folder: Path) -> str:
     return owner
 
 
-def run(shop: Workshop, search: Search, study: Any, alone: bool) -> None:
+def run(workspace: Workspace, search: Search, study: Any, alone: bool) -> None:
     """Generation after generation until there are enough trials. `alone`: nobody else asks for trials of this study.
 
     Where others are still at work on the last ones, it ends without these.
     """
-    owner = owner_of(shop.root)
+    owner = owner_of(workspace.root)
     while True:
         mine = [t for t in trials_of(study) if t.user_attrs.get("owner") == owner]
         begun = [t.user_attrs["generation"] for t in mine if not t.state.is_finished()]
@@ -48,16 +48,16 @@ def run(shop: Workshop, search: Search, study: Any, alone: bool) -> None:
         members = asked(study, search, owner, alone, number)
         if not members:
             return
-        judge(shop, search, study, members, number)
-        shutil.rmtree(shop.root / "trials", ignore_errors=True)
+        judge(workspace, search, study, members, number)
+        shutil.rmtree(workspace.root / "trials", ignore_errors=True)
         give_memory_back()
         if number % GENERATIONS == GENERATIONS - 1:
             drop_programs()
 
 
-def judge(shop: Workshop, search: Search, study: Any, members: Sequence[Any], generation: int) -> None:
+def judge(workspace: Workspace, search: Search, study: Any, members: Sequence[Any], generation: int) -> None:
     """Run a generation rung by rung, and tell what came of it. Some of it may have been told before."""
-    judged = halved(shop, search, [{**search.fixed, **member.params} for member in members], generation)
+    judged = halved(workspace, search, [{**search.fixed, **member.params} for member in members], generation)
     for member, found in zip(members, judged, strict=True):
         if not member.state.is_finished():
             tell(study, search, member, found)
