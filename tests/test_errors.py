@@ -75,7 +75,7 @@ def test_training_asks_for_a_forecast(monkeypatch):
 def test_the_command_prints_one_line(tmp_path):
     """A real process; what other libraries warn of is left as it is."""
     code = (
-        "import sys, warnings, stormpg.notices, stormpg.cli; stormpg.errors.LONG = 0.0;"
+        "import sys, warnings, stormpg.errors, stormpg.cli; stormpg.errors.LONG = 0.0;"
         "sys.argv = ['stormpg', 'train', 'gym:CartPole-v1', '--seeds', '2', '--trajectories', '30', '--horizon', '5'];"
         "stormpg.cli.main()"
     )

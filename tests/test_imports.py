@@ -42,8 +42,13 @@ def cycle(graph: dict[str, set[str]]) -> list[str] | None:
     return next(filter(None, (visit(name, []) for name in sorted(graph))), None)
 
 
-KNOWN = modules()
-GRAPH = {name: imports(file, KNOWN) for name, file in KNOWN.items()}
+def graph() -> dict[str, set[str]]:
+    """Which module imports which."""
+    known = modules()
+    return {name: imports(file, known) for name, file in known.items()}
+
+
+KNOWN, GRAPH = modules(), graph()
 
 
 def test_a_cycle_is_found():
@@ -92,3 +97,10 @@ def test_the_core_needs_no_more_than_jax():
                     todo += [one] if one in KNOWN else []
     assert "stormpg.engine.compiled_loop" in core
     assert "stormpg.studies.study" not in core
+
+
+def test_the_picture_is_up_to_date():
+    """docs/architecture.svg has the arrows of the imports; `python -m docs.draw_architecture` draws it again."""
+    from docs.draw_architecture import PICTURE, drawing
+
+    assert PICTURE.read_text() == drawing()

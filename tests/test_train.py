@@ -280,7 +280,7 @@ def test_importing_changes_nothing_for_the_caller():
 def test_fast_loops_are_asked_for_by_a_call(flags):
     """Flags of the user's stay; once XLA has started it is too late, and the call says so."""
     program = (
-        "import os, stormpg; from stormpg import compiler\n"
+        "import os, stormpg; from stormpg.machine import xla\n"
         "late = os.environ.pop('LATE'); late == '1' and xla.understood('xla_backend_optimization_level', 0)\n"
         "assert stormpg.fast_loops() == (late == '0'), late\n"
         "assert os.environ.get('XLA_FLAGS', '').startswith(os.environ['GIVEN'])\n"

@@ -1,4 +1,4 @@
-"""Agent: one policy on one environment, with the verbs of Stable-Baselines3: learn, predict, evaluate, save, load."""
+"""Agent: one policy on one environment, with the interface of Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import contextlib
 import dataclasses
@@ -6,11 +6,12 @@ import functools
 import inspect
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
@@ -37,12 +38,12 @@ class Agent:
     """A policy that learns: `Agent("gym:Hopper-v5", eta=0.005).learn(1000).save("hopper")`.
 
     env         a name, an environment, or a Gymnasium environment, vector environment or factory
-    algorithm   its name, or what its constructor returns
-    seed        of the first parameters and of everything that is sampled
+    algorithm   its name, or the result of its constructor
+    seed        of the initial parameters and of all sampling
     policy      `policy_for(env)` by default; a policy, or one of the kinds of `policy_for`
-    horizon     H; the environment's own by default
-    settings    those of the algorithm, such as eta and B, where it is given by its name; and those of `policy_for`, such as
-                sigma, hidden and normalise, where the policy is not one that is made already
+    horizon     H; the horizon of the environment by default
+    settings    settings of the algorithm, such as eta and B, if it is given by name; and settings of `policy_for`, such as
+                sigma, hidden and normalise, if `policy` is not a policy object
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Agent:
         return self.training.env
 
     def set_env(self, env: Any) -> "Agent":
-        """Continue with another environment of the same spaces. The horizon stays as it is."""
+        """Continue with another environment with the same spaces. The horizon does not change."""
         env = as_environment(env)
         _same_spaces(self.env, env)
         self.training = dataclasses.replace(self.training, env=env)
@@ -103,14 +104,14 @@ class Agent:
         logs: Sequence[Logger | str] = (),
         out: str | os.PathLike[str] | None = None,
     ) -> "Agent":
-        """Train on this number of trajectories (1000 where nothing is given), or environment steps, more with every call.
+        """Train on this number of additional trajectories (default: 1000) or environment steps.
 
-        steps      no batch begins after this number of environment steps of this call
-        callback   called after every chunk with a `Progress`; False stops. The agent is up to date then: it may predict or save
-        logs       loggers, or their names, which write to a folder beside `out`: `OUT-logs`
-        out        a folder in which the agent is saved in the end, also where it is stopped
+        steps      no batch starts after this number of environment steps of this call
+        callback   called after every chunk with a `Progress`; return False to stop. The agent is up to date and may predict
+        logs       loggers, or their names; these write to the folder `OUT-logs` beside `out`
+        out        a folder in which the agent is saved at the end, also if it is stopped
 
-        Ctrl-C, SIGTERM and errors end it after the chunk. The agent keeps what was learned, and the error is raised.
+        Ctrl-C, SIGTERM and errors end training after the current chunk. What was learned is kept, and the error is raised.
         """
         before = self.result
         done = 0 if before is None else int(before.states.trajectories[0])
@@ -149,19 +150,19 @@ class Agent:
 
     @property
     def result(self) -> Result | None:
-        """What it has come to; None before it has learned."""
+        """The result so far; None before the first `learn`."""
         return None if self._result is None else self._result()
 
     def _reach(self, result: Callable[[], Result]) -> None:
-        """It has learned more. `result` is called when somebody looks."""
+        """Set a new result. `result` is called when it is needed."""
         self._result = functools.cache(result)
         self.__dict__.pop("_actor", None)
 
     def predict(self, observation: Any, deterministic: bool = False) -> np.ndarray:
-        """The action for one observation, or those for a batch: a sample of the policy, as `evaluate` plays it, or its mode.
+        """The action for one observation, or the actions for a batch: sampled, or the mode of the policy.
 
-        It is what the environment takes: within its bounds and of its shape. The noise of the samples depends on the agent's
-        seed and on what was predicted since it was made or loaded.
+        Actions have the shape and the bounds of the environment. The sampling noise depends on the seed of the agent and on the
+        number of predictions since it was created or loaded.
         """
         env = self.env
         flat = env.flatten(observation)
@@ -169,8 +170,8 @@ class Agent:
         if flat.shape[-len(shape) or flat.ndim :] != shape or flat.ndim - len(shape) not in (0, 1):
             raise InputError(f"the observation has shape {list(flat.shape)}; expected {list(shape)}, or a batch of such.")
         batch = flat if flat.ndim > len(shape) else flat[None]
-        actions = self._actor.mode(batch) if deterministic else self._actor.act(batch, self._noise(len(batch)))
-        actions = env.unflatten(actions)
+        sampled = self._actor.mode(batch) if deterministic else self._actor.act(batch, self._noise(len(batch)))
+        actions: np.ndarray = env.unflatten(sampled)
         return actions if flat.ndim > len(shape) else actions[0]
 
     @functools.cached_property
@@ -178,23 +179,23 @@ class Agent:
         return actor(self.policy, self.params)
 
     def _noise(self, n: int) -> Any:
-        """The noise of the next n actions. It is drawn in blocks: a call of JAX for each action costs far more than acting."""
+        """The noise of the next n actions. It is drawn in blocks, because a call of JAX per action is slower than acting."""
         if len(self._drawn) < n:
             self._blocks += 1
             key = jax.random.fold_in(jax.random.key(self.training.seeds[0]), 2**30 + self._blocks)
             drawn = _draw(traceable(self.policy), key, NOISE * -(-n // NOISE))
-            keys = jax.dtypes.issubdtype(drawn.dtype, jax.dtypes.prng_key)  # of a policy that has no noise of its own
+            keys = jnp.issubdtype(drawn.dtype, jax.dtypes.prng_key)  # for a policy without `noise`
             self._drawn = drawn if keys else np.asarray(drawn)
         noise, self._drawn = self._drawn[:n], self._drawn[n:]
         return noise
 
     def evaluate(self, episodes: int = 100, deterministic: bool = False, seed: int = 0) -> Evaluation:
-        """Returns and lengths of fresh episodes, played as `predict` acts."""
+        """Returns and lengths of new episodes, with the actions of `predict`."""
         episodes, seed = whole("episodes", episodes), whole("seed", seed, 0)
         return evaluate(self.env, self.policy, self.params, episodes, seed, deterministic, self.training.horizon)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a folder with everything that `load` needs to predict and to learn on; an agent that is there is replaced."""
+        """Write a folder with everything that `load` needs to predict and to learn more. An existing agent is replaced."""
         if self.result is None:
             raise InputError("this agent has not learned yet: there is nothing to save.")
         path = Path(path)
@@ -217,9 +218,9 @@ class Agent:
     def load(
         cls, path: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | str | None = None
     ) -> "Agent":
-        """The agent saved in a folder, or the first seed of a run.
+        """Load an agent from a folder, or the first seed of a run.
 
-        `env`, `policy`, `algorithm`: where they were of your own making, and cannot be made again from what is written.
+        `env`, `policy`, `algorithm`: needed if they are your own, because the folder cannot recreate them.
         """
         run = run_folder.Run(path, env, policy, make_algorithm(algorithm) if isinstance(algorithm, str) else algorithm)
         agent = cls(run.env, run.algorithms()[0], run.seeds[0], run.policies[0], run.horizon)
@@ -229,7 +230,7 @@ class Agent:
         return agent
 
     def export_onnx(self, path: str | os.PathLike[str]) -> Path:
-        """Write the policy's mode as an ONNX model, observations [n, ...] to actions [n, ...]; needs the extra `onnx`."""
+        """Write the policy mode as an ONNX model from observations [n, ...] to actions [n, ...]. Needs the extra `onnx`."""
         from stormpg.policies.onnx import write_onnx
 
         return write_onnx(self.policy, self.params, self.env, Path(path))
@@ -240,21 +241,25 @@ def _draw(policy: Any, key: Any, n: int) -> Any:
     return policy.noise(key, (n,)) if draws_noise(policy) else jax.random.split(key, n)
 
 
+def _settings(algorithm: str) -> Mapping[str, inspect.Parameter]:
+    """The settings of the algorithm with this name."""
+    return inspect.signature(ALGORITHMS[choose("algorithm", algorithm, ALGORITHMS)]).parameters
+
+
 def _parted(
     env: AnyEnvironment, algorithm: Algorithm | str, policy: Any, settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings as those of the algorithm and those of the policy; InputError where one is neither's, or it is too late."""
-    takes = lambda name: inspect.signature(ALGORITHMS[choose("algorithm", name, ALGORITHMS)]).parameters
+    """Split settings into those of the algorithm and those of the policy. Raise InputError if one fits neither."""
     if isinstance(policy, str) and policy not in KINDS:
         raise InputError(f"policy is {policy!r}; expected one of the kinds of policy_for ({', '.join(KINDS)}), or a policy.")
-    of_algorithm = list(takes(algorithm)) if isinstance(algorithm, str) else []
+    of_algorithm = list(_settings(algorithm)) if isinstance(algorithm, str) else []
     of_policy = KINDS[policy or usual_kind(env)] if policy is None or isinstance(policy, str) else ()
     for name in settings:
         if name in of_algorithm and name in of_policy:
             raise InputError(f"{name} is a setting of the algorithm and of the policy: give it to the constructor of one.")
         if name in of_algorithm or name in of_policy:
             continue
-        if not isinstance(algorithm, str) and any(name in takes(known) for known in ALGORITHMS):
+        if not isinstance(algorithm, str) and any(name in _settings(known) for known in ALGORITHMS):
             raise InputError(f"{name} was given beside an algorithm that is made already: give it to its constructor instead.")
         if not of_policy and any(name in known for known in KINDS.values()):
             raise InputError(f"{name} was given beside a policy that is made already: give it to policy_for instead.")
@@ -264,7 +269,7 @@ def _parted(
 
 
 def _same_spaces(old: AnyEnvironment, new: AnyEnvironment) -> None:
-    """InputError where a policy for one environment cannot play the other."""
+    """Raise InputError if a policy for one environment cannot play the other."""
     for kind, a, b in (
         ("observations", old.observation_space, new.observation_space),
         ("actions", old.action_space, new.action_space),

@@ -1,17 +1,20 @@
-"""The algorithms of the paper's Table 1: each one picks an estimator, a tracker, a schedule and a step.
+"""The algorithms of the paper's Table 1: each one combines an estimator, a tracker, a schedule and a step.
 
-The defaults are the paper's Table 2 (Cart-Pole) where it has a row. Symbols: η is `eta`, α (also written a) is
-`alpha`, γ is `gamma`; S0, B and m keep their names.
+The defaults are those of the paper's Table 2 (Cart-Pole), for the algorithms it lists. Symbols: η is `eta`, α (also written
+a) is `alpha`, γ is `gamma`; S0, B and m keep their names.
 
-All take, besides their own: baseline (see `estimators`), optimizer (the name of an optax optimiser, or a function from a
-learning rate to one), and decay, decay_every: η_t = η · decay^(t / decay_every).
+Common settings: baseline (see `estimators`); optimizer: the name of an optax optimiser, a function from a learning rate to
+one, or an optax transformation, which is used as it is, without eta and decay; decay and decay_every:
+η_t = η · decay^(t / decay_every).
 """
 
 import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, ParamSpec, TypeAlias, get_type_hints
+
+import optax
 
 from stormpg import schedules, steps, trackers
 from stormpg.contract import Step, Tracker
@@ -23,12 +26,13 @@ from stormpg.estimators import reinforce as reinforce_estimator
 from stormpg.records import Aside, record, static
 from stormpg.schedules import Schedule
 
-Optimizer = str | Callable[..., Any]
+Optimizer: TypeAlias = str | Callable[..., Any] | optax.GradientTransformation
+P = ParamSpec("P")
 
 
 @record
 class Algorithm:
-    """A row of the table: estimator × tracker × schedule × step. Its floats are traced, the rest is static."""
+    """One row of the table: estimator × tracker × schedule × step. Its floats are traced, everything else is static."""
 
     estimator: Estimator
     tracker: Tracker
@@ -39,21 +43,22 @@ class Algorithm:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The arguments it was made with, defaults included."""
-        return self.note.content
+        """The arguments of its constructor, including defaults."""
+        settings: Mapping[str, Any] = self.note.content
+        return settings
 
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
 
 
-def algorithm(name: str) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
+def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algorithm]]:
     """Register a constructor under a name, and check its arguments against its annotations."""
 
-    def register(function: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    def register(function: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
         signature, hints = inspect.signature(function), get_type_hints(function)
 
         @functools.wraps(function)
-        def constructor(*args: Any, **settings: Any) -> Algorithm:
+        def constructor(*args: P.args, **settings: P.kwargs) -> Algorithm:
             for key in settings:
                 if key not in signature.parameters:
                     raise InputError(f"{name} has no setting {key!r}: {nearest(key, signature.parameters)}.")
@@ -61,7 +66,7 @@ def algorithm(name: str) -> Callable[[Callable[..., Algorithm]], Callable[..., A
             bound.apply_defaults()
             for key, value in bound.arguments.items():
                 check_type(key, value, hints[key])
-            return dataclasses.replace(function(**bound.arguments), name=name, note=Aside(dict(bound.arguments)))
+            return dataclasses.replace(function(*bound.args, **bound.kwargs), name=name, note=Aside(dict(bound.arguments)))
 
         ALGORITHMS[name] = constructor
         return constructor
@@ -70,7 +75,7 @@ def algorithm(name: str) -> Callable[[Callable[..., Algorithm]], Callable[..., A
 
 
 def check_type(name: str, value: Any, expected: Any) -> None:
-    """InputError where a setting is not of its annotated type. A float setting takes any real number."""
+    """Raise InputError if a setting does not have its annotated type. A float setting takes any real number."""
     number = not isinstance(value, bool | str) and (isinstance(value, int | float) or hasattr(value, "dtype"))
     wanted = {
         float: (number, "a number"),
@@ -84,7 +89,7 @@ def check_type(name: str, value: Any, expected: Any) -> None:
 
 
 def make_algorithm(name: str, **settings: Any) -> Algorithm:
-    """The algorithm of this name with these settings."""
+    """Make the algorithm with this name and these settings."""
     return ALGORITHMS[choose("algorithm", name, ALGORITHMS)](**settings)
 
 
@@ -117,9 +122,9 @@ def pgt(
     decay: float = 1.0,
     decay_every: int = 100,
 ) -> Algorithm:
-    """PGT (Sutton et al. 2000): every score times the reward to come, less a fitted linear value function.
+    """PGT (Sutton et al. 2000): every score times the reward to come, minus a fitted linear value function.
 
-    With the baseline "time" it is, on-policy, GPOMDP.
+    With the baseline "time" it equals GPOMDP on-policy.
     """
     return Algorithm(
         pgt_estimator(gamma, baseline),
@@ -160,8 +165,8 @@ def svrpo(
 ) -> Algorithm:
     """SVRPO (Xu, Liu and Peng 2017): SVRG inside one batch, with trust-region natural-gradient steps.
 
-    The m small batches of B are drawn from the S0 trajectories of the snapshot, so they cost no trajectories and
-    d(ξ̃) has weight 1; d(ξ) is the surrogate's gradient. δ (`delta`) bounds the KL divergence of each step.
+    The m small batches of size B are drawn from the S0 trajectories of the snapshot, so they sample no trajectories, and
+    d(ξ̃) has weight 1; d(ξ) is the gradient of the surrogate. δ (`delta`) bounds the KL divergence of each step.
     """
     return Algorithm(
         surrogate(gpomdp_estimator(gamma, baseline)),
@@ -186,11 +191,11 @@ def svrpg(
     decay: float = 1.0,
     decay_every: int = 100,
 ) -> Algorithm:
-    """SVRPG: a snapshot from S0 trajectories, then m steps from B, each corrected to it, equation (7).
+    """SVRPG: a snapshot from S0 trajectories, then m steps from B trajectories, corrected by the snapshot, equation (7).
 
-    The default is the form of Xu et al. 2019 (m fixed, one optimiser). Papini et al. 2018 is
-    `adaptive=True, two_optimizers=True`: the inner loop ends early, and snapshots have an Adam of their own, with rate η
-    where the inner one has η · inner_rate.
+    The default is the form of Xu et al. 2019 (fixed m, one optimiser). `adaptive=True, two_optimizers=True` is the form of
+    Papini et al. 2018: the inner loop may end early, and snapshots use a separate optimiser with rate η; the inner rate is
+    η · inner_rate.
     """
     return Algorithm(
         gpomdp_estimator(gamma, baseline),
@@ -212,7 +217,7 @@ def srvr_pg(
     decay: float = 1.0,
     decay_every: int = 100,
 ) -> Algorithm:
-    """SRVR-PG (Xu et al. 2019): S0 trajectories, then m recursive steps from B, equation (8), and again."""
+    """SRVR-PG (Xu et al. 2019): epochs of S0 trajectories and m recursive steps from B trajectories, equation (8)."""
     return Algorithm(
         gpomdp_estimator(gamma, baseline),
         trackers.sarah(),
@@ -233,7 +238,7 @@ def storm_pg(
     decay: float = 1.0,
     decay_every: int = 100,
 ) -> Algorithm:
-    """STORM-PG, Algorithm 1: S0 trajectories once, then B for ever, equation (9)."""
+    """STORM-PG, Algorithm 1: S0 trajectories first, then B for every step, equation (9)."""
     return Algorithm(
         gpomdp_estimator(gamma, baseline),
         trackers.storm(alpha),

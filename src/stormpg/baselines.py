@@ -1,7 +1,7 @@
-"""Baselines, all leave-one-out: the baseline of a trajectory is made from the others of its batch.
+"""Baselines. All are leave-one-out: the baseline of a trajectory is computed from the other trajectories of its batch.
 
-A baseline made from its own trajectory would correlate with its scores and bias the gradient; with the others it
-is independent of them, and the estimate stays exactly unbiased for every batch size. A lone trajectory has none.
+A baseline that depends on its own trajectory would correlate with the scores and bias the gradient. Computed from the others
+it is independent of them, and the estimate is exactly unbiased for every batch size. A batch of one has no baseline.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ RIDGE = 1e-5
 
 
 def check_baseline(estimator: str, baseline: str) -> None:
-    """InputError where there is no such baseline, or not for this estimator."""
+    """Raise InputError if the baseline does not exist or does not fit the estimator."""
     choose("baseline", baseline, BASELINES["pgt"])
     if baseline not in BASELINES[estimator]:
         raise InputError(
@@ -32,7 +32,7 @@ def check_baseline(estimator: str, baseline: str) -> None:
 
 
 def baseline_of(name: str, trajectories: Trajectories, signal: Array, score_sums: Callable[[], Array]) -> Array:
-    """b_h from the batch alone: [n, H], or for "optimal" [n, H, parameters]."""
+    """b_h computed from the batch: [n, H], or [n, H, parameters] for "optimal"."""
     if name == "time":
         return leave_one_out_mean(signal)
     if name == "value":
@@ -43,19 +43,19 @@ def baseline_of(name: str, trajectories: Trajectories, signal: Array, score_sums
 
 
 def leave_one_out_mean(x: Array) -> Array:
-    """mean_{j≠i} x_j along the first axis, 0 where there is no other."""
+    """mean_{j≠i} x_j along the first axis; 0 if there is no other."""
     return (x.sum(axis=0, keepdims=True) - x) / max(x.shape[0] - 1, 1)
 
 
 def leave_one_out_sum(x: Array) -> Array:
-    """Σ_{j≠i} x_j along the first axis, without cancellation: it is 0 where it should be, and positive likewise."""
+    """Σ_{j≠i} x_j along the first axis, computed without cancellation, so that zeros and signs are exact."""
     return jnp.tensordot(1 - jnp.eye(x.shape[0], dtype=x.dtype), x, axes=1)
 
 
 def optimal(score_sum: Array, signal: Array) -> Array:
     """Peters and Schaal 2008: b = E[C² x] / E[C²] for each step and each parameter, the variance-minimising constant.
 
-    score_sum: [n, H, p]; signal: [n, H]; result: [n, H, p]. Where no other trajectory has a score, 0.
+    score_sum: [n, H, p]; signal: [n, H]; result: [n, H, p]. It is 0 if no other trajectory has a score.
     """
     square = score_sum**2
     below = leave_one_out_sum(square)
@@ -72,13 +72,13 @@ def features(observation: Array) -> Array:
 
 
 def fit_values(trajectories: Trajectories, to_come: Array) -> Array:
-    """V(s_h) γ^h, [n, H]: ridge regression of the discounted reward to come on the features, from the others."""
+    """V(s_h) γ^h, [n, H]: ridge regression of the discounted reward to come on the features, fitted to the others."""
     x = jax.vmap(features)(trajectories.observation) * trajectories.mask[:, :, None]
     gram = leave_one_out_sum(jnp.einsum("nhf,nhg->nfg", x, x))
     moment = leave_one_out_sum(jnp.einsum("nhf,nh->nf", x, to_come))
 
     def solve(gram: Array, moment: Array) -> Array:
-        # The ridge grows with the data, or in float32 the pivots would drown in rounding.
+        # The ridge grows with the data: otherwise rounding errors would dominate the pivots in float32.
         ridge = RIDGE * (1 + jnp.trace(gram) / len(gram)) * jnp.eye(len(gram), dtype=gram.dtype)
         return eliminate(gram + ridge, moment)
 
@@ -86,13 +86,14 @@ def fit_values(trajectories: Trajectories, to_come: Array) -> Array:
 
 
 def eliminate(matrix: Array, right: Array) -> Array:
-    """Solve a small positive definite system by Gauss-Jordan elimination, which needs no pivoting then.
+    """Solve a small positive definite system by Gauss-Jordan elimination. No pivoting is needed.
 
-    LAPACK would wait for XLA's threads, and when several blocks of runs do that at once they wait for ever.
+    A LAPACK call would wait for XLA's threads, and several blocks of runs doing so at the same time would deadlock.
     """
 
     def clear(k: int, rows: Array) -> Array:
         row = rows[k] / rows[k, k]
         return (rows - rows[:, k, None] * row).at[k].set(row)
 
-    return jax.lax.fori_loop(0, len(right), clear, jnp.column_stack((matrix, right)))[:, -1]
+    solved: Array = jax.lax.fori_loop(0, len(right), clear, jnp.column_stack((matrix, right)))
+    return solved[:, -1]

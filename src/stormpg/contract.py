@@ -1,15 +1,15 @@
-"""What the four axes tell each other: estimator, tracker, schedule and step meet here and nowhere else.
+"""The contract between the four parts of an algorithm: estimator, tracker, schedule and step.
 
-An iteration t goes
+Iteration t:
 
-    schedule.large   → large or small, and so the number n of trajectories
-    tracker.wants    → `Sample`s: how many trajectories at which parameters
-    (they are sampled, inside JAX or outside)
+    schedule.large   → large or small, which sets the number n of trajectories
+    tracker.wants    → `Sample`s: how many trajectories to sample at which parameters
+                       (the engine samples them, inside JAX or outside)
     tracker.track    → `Tracked`: the gradient g_t, the next memory, and what a step may use
     step.apply       → ξ_{t+1}
-    schedule.after   → when the next large batch comes
+    schedule.after   → the next state of the schedule
 
-Every part gets `Here`: all that may be known at iteration t.
+Trackers and steps get a `Here`: everything that is known at iteration t.
 """
 
 import dataclasses
@@ -26,40 +26,40 @@ from stormpg.records import Tree
 from stormpg.scores import log_probs_in_blocks
 from stormpg.trajectories import Batch, mixture_log_prob
 
-# The draws that every stored run is made of: number i of iteration t is at 3(t + 1) + i of the seed's key. All other names
-# have a branch of their own, so that a new one changes no old one.
+# These draws existed first: number i of iteration t is at 3(t + 1) + i of the seed's key. All other names have a separate
+# branch of the key, so that a new name changes no stored run.
 DRAWS = ("rollout", "subset", "uniform")
-START, NAMED = 0, 1  # of the seed's key: of the policy's first parameters, and the branch of the names
+START, NAMED = 0, 1  # branches of the seed's key: initial parameters, and all other names
 
 
 class Sample(NamedTuple):
-    """n trajectories that a tracker wants, sampled at `params`; None: at ξ_t."""
+    """A request for n trajectories sampled at `params`; None: at ξ_t."""
 
     n: int
     params: Tree | None = None
 
 
 class Tracked(NamedTuple):
-    """What a tracker makes of its batches."""
+    """The result of a tracker."""
 
     gradient: Tree  # g_t
-    memory: Tree  # of the same structure and shapes as the one before
-    batch: Batch  # whose returns and weights the table shows
-    weight: Array | None = None  # [n, H] importance weights of that batch, for the table; None: all 1
-    states: Batch | None = None  # on which a step measures divergence; None: those of `batch`
-    rate: Array | None = None  # a factor for the step size, for a tracker that has a rule for it
-    info: Mapping[str, Array] = {}  # numbers for the table, one column each, the same for large and small batches
+    memory: Tree  # with the structure and the shapes of the previous one
+    batch: Batch  # whose returns are recorded
+    weight: Array | None = None  # [n, H] importance weights of that batch, to be recorded; None: all 1
+    states: Batch | None = None  # on whose states a step measures divergence; None: `batch`
+    rate: Array | None = None  # a factor for the step size, if the tracker has a rule for it
+    info: Mapping[str, Array] = {}  # more numbers to record, one column each; the same names for large and small batches
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """Iteration t of one seed, and its random numbers."""
+    """Iteration t of one run, with its random numbers."""
 
     seed: Array  # its key
     iteration: Array  # t
 
     def key(self, name: str) -> Array:
-        """The key of a random draw: a function of seed, name and t alone."""
+        """The key of a random draw. It depends on seed, name and t only."""
         if name in DRAWS:
             return self._draws()[DRAWS.index(name)]
         digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
@@ -67,18 +67,18 @@ class Moment:
         return jax.random.fold_in(branch, self.iteration)
 
     def uniform(self, name: str) -> Array:
-        """A number on [0, 1), from the bits of the key itself: a random draw in a program is slow to compile."""
+        """A uniform number in [0, 1), made from the bits of the key: a call of `jax.random` is slow to compile."""
         bits = jax.random.key_data(self.key(name))[-1] >> 8  # as many as a float32 holds
         return bits.astype(jnp.result_type(float)) / 2**24
 
     def _draws(self) -> Array:
-        """All of `DRAWS` in one call, which compiles faster than three. What nobody uses is not computed."""
+        """The keys of all `DRAWS` in one call, which compiles faster than three. Unused ones are not computed."""
         return jax.vmap(jax.random.fold_in, (None, 0))(self.seed, len(DRAWS) * (self.iteration + 1) + jnp.arange(len(DRAWS)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Here(Moment):
-    """All that a tracker or a step may know at iteration t."""
+    """Everything a tracker or a step may know at iteration t."""
 
     params: Tree  # ξ_t
     policy: Any
@@ -87,19 +87,19 @@ class Here(Moment):
     n: int  # S0 for a large batch, B for a small one; static
 
     def estimate(self, params: Tree, batch: Batch, baseline: Any = None) -> Estimate:
-        """mean_i d_i^{ξ'}(`params`), ξ' = who sampled the batch, with its weights and its baseline.
+        """mean_i d_i^{ξ'}(ξ) with its weights and its baseline. ξ is `params`, ξ' the parameters that sampled the batch.
 
         `baseline`: that of another estimate on the same batch, so that both terms of a correction share it.
         """
-        # The parameters that sampled a batch have weight 1, exactly and at no cost.
+        # For the parameters that sampled the batch, all weights are exactly 1 and need no computation.
         on_policy = params is batch.sampled_at
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy)
 
     def pool(self, batches: tuple[Batch, ...]) -> Batch:
-        """One batch of several: each trajectory as if the mixture of all their parameters had sampled it.
+        """Join batches into one: each trajectory is treated as sampled by the mixture of all their policies.
 
-        Without a baseline its estimate is unbiased. A leave-one-out baseline biases it where the batches were sampled at
-        different points: their trajectories see different means, and only summed over all batches do the scores cancel.
+        Estimates without a baseline are unbiased. A leave-one-out baseline introduces a bias if the batches were sampled at
+        different parameters: it differs between batches, and weighted scores have mean zero only over all batches together.
         """
         joined = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(batch.trajectories for batch in batches))
         sizes = jnp.array([len(batch.trajectories.reward) for batch in batches], joined.reward.dtype)
@@ -108,16 +108,16 @@ class Here(Moment):
 
 
 class Tracker(Protocol):
-    """How g_t follows ∇L(ξ_t). Make it a `record`, so that its floats are traced."""
+    """How g_t follows ∇L(ξ_t). A tracker should be a `record`, so that its floats are traced."""
 
     def init(self, params: Tree, blank: "Blank") -> Tree:
-        """The memory before the first batch: any tree. `blank(n)`: an empty batch, for a memory that holds batches."""
+        """The memory before the first batch: any pytree. `blank(n)` is an empty batch, for a memory that holds batches."""
 
     def wants(self, here: Here, memory: Tree) -> tuple[Sample, ...]:
-        """What it wants sampled. The numbers of trajectories may depend on `here.n` and `here.large` only."""
+        """The batches to sample. Their sizes may only depend on `here.n` and `here.large`."""
 
     def track(self, here: Here, batches: tuple[Batch, ...], memory: Tree) -> Tracked:
-        """g_t and the next memory, from the batches that it wanted."""
+        """Compute g_t and the next memory from the batches."""
 
 
 class Blank(Protocol):
@@ -128,7 +128,7 @@ class Step(Protocol):
     """How g_t moves the parameters."""
 
     def init(self, params: Tree) -> Tree:
-        """The state before the first step: any tree."""
+        """The state before the first step: any pytree."""
 
     def apply(self, here: Here, tracked: Tracked, state: Tree) -> tuple[Tree, Tree]:
-        """ξ_{t+1}, and the next state."""
+        """Compute ξ_{t+1} and the next state."""

@@ -1,10 +1,10 @@
-"""Errors and warnings. An error says what was given, what was expected and what to do; a warning says it in one line."""
+"""Errors and warnings. An error says what was given, what was expected, and what to do."""
 
 import contextlib
 import difflib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,32 +14,32 @@ class InputError(ValueError):
 
 
 class StormpgWarning(UserWarning):
-    """Something that is probably not meant, in one line. The command prints it and goes on."""
+    """Something that is probably not intended, in one line. The command prints it and continues."""
 
 
 class EnvironmentFailure(RuntimeError):
-    """An environment outside JAX broke: what it said, and the seed that repeats it."""
+    """An environment outside JAX failed: its error, and the seed to reproduce it."""
 
 
 class PartsFailed(RuntimeError):
-    """Some parts of a study kept failing: which, with which settings, and why."""
+    """Parts of a study failed repeatedly: which ones, with which settings, and why."""
 
     def __init__(self, words: str, failed: Mapping[str, str]) -> None:
         super().__init__(words)
-        self.failed = failed  # by the part's name
+        self.failed = failed  # reasons, by the name of the part
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """A value in an error's words: as Python writes it, which has no control characters, and not longer than a line."""
+    """A value for an error message: its `repr`, without control characters, cut to one line."""
     text = repr(value[: most + 1] if isinstance(value, str | bytes | list | tuple) else value)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 @contextlib.contextmanager
 def legible(what: str) -> Iterator[None]:
-    """Whatever goes wrong while stored content is interpreted is one InputError: `what` it was, and the reason.
+    """Turn any error while stored content is interpreted into one InputError with the reason.
 
-    For what is read from files, whose content may be anything. The error that was met stays as its cause.
+    `what`: the content, for the message. For files, whose content may be anything. The original error is kept as the cause.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def legible(what: str) -> Iterator[None]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an "unknown name" message: the nearest known name where there is one, and all of them."""
+    """The end of an "unknown name" message: the most similar known name, if any, and all of them."""
     known = sorted(known)
     folded = {key.lower(): key for key in reversed(known)}
     close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
@@ -60,24 +60,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def choose(kind: str, name: object, known: Iterable[str]) -> str:
-    """`name`, if it is one of the known names of this kind; otherwise an InputError with the nearest one."""
+    """Return `name` if it is known. Otherwise raise an InputError that suggests a similar one."""
     known = list(known)
     if not isinstance(name, str) or name not in known:
         raise InputError(f"unknown {kind} {shown(name)}: {nearest(str(name)[:80], known)}.")
     return name
 
 
-MANY_INPUTS = 5000  # more numbers than these in an observation are taken for a picture
-LONG = 3600.0  # seconds of work that one may not have meant
+MANY_INPUTS = 5000  # an observation with more numbers is taken for an image
+LONG = 3600.0  # seconds of work that are probably not intended
+
+
+Diverging = TypeVar("Diverging", bound=Any)  # a Result
 
 
 def tell(text: str) -> None:
-    """Warn with one line."""
+    """Issue a warning of one line."""
     warnings.warn(text, StormpgWarning, stacklevel=3)
 
 
 def warn_pictures(name: str, size: int, bounds: tuple[Any, Any], normalise: bool) -> None:
-    """Of raw pixels as the inputs of an MLP."""
+    """Warn about raw pixels as inputs of an MLP."""
     if size > MANY_INPUTS:
         tell(
             f"{name} observes {size} numbers, as raw pictures have, and an MLP learns little from them: wrap it to give fewer, "
@@ -87,8 +90,8 @@ def warn_pictures(name: str, size: int, bounds: tuple[Any, Any], normalise: bool
         tell(f"{name} observes bytes from 0 to 255, which saturate an MLP's tanh units: take normalise=True, or wrap it.")
 
 
-def warn_diverged(result: Any) -> Any:
-    """The result, with a warning where seeds of it diverged; not for a sweep, which is there to find out where."""
+def warn_diverged(result: Diverging) -> Diverging:
+    """Return the result, and warn if seeds diverged. A sweep does not warn: it is used to find out where runs diverge."""
     diverged = np.asarray(result.states.diverged)
     if len(result.algorithms) == 1 and diverged.any():
         tell(
@@ -99,16 +102,16 @@ def warn_diverged(result: Any) -> Any:
 
 
 class Forecast:
-    """Warns once where the first batches say that all runs will take hours."""
+    """Warns once if the first batches show that all runs will take hours."""
 
     def __init__(self, name: str, runs: int) -> None:
         self.name, self.runs, self.batches = name, runs, 0
 
     def count(self, share: float, seconds: float) -> None:
-        """A batch, which is this share of the budget of a run, took this time."""
+        """Count a batch that is this share of a run's budget and took this time."""
         self.batches += 1
         whole = seconds / share * self.runs
-        if self.batches == 2 and whole > LONG:  # the first one has opened the environments, and compiled
+        if self.batches == 2 and whole > LONG:  # the first one also opened the environments and compiled
             of = f"the {self.runs} seeds" if self.runs > 1 else "the episodes"
             tell(
                 f"to play {of} of this run on {self.name} will take about {whole / 3600:.1f} hours: take fewer seeds or "

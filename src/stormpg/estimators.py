@@ -11,8 +11,8 @@ weight of a trajectory sampled under ξ', and C_h = Σ_{t≤h} S_t. Each estimat
 | REINFORCE | C_{H−1}   | w_{H−1} R(τ), once         | (4)                                     |
 | PGT       | S_h       | Σ_{k≥h} w_k γ^k r_k        | Sutton et al. 2000                      |
 
-With w = 1 it is d_i(ξ). Whatever the estimator, the result is Σ_t c_t S_t for numbers c_t that do not depend on the
-direction of the gradient, so one backward pass gives the mean over the batch.
+With w = 1 it is d_i(ξ). For every estimator the result is Σ_t c_t S_t with coefficients c_t that do not depend on the scores,
+so one backward pass gives the mean over the batch.
 """
 
 from typing import Any, NamedTuple
@@ -31,12 +31,12 @@ from stormpg.trajectories import Trajectories, discounted
 
 @record
 class Estimator:
-    """Which estimator, which baseline, which discount."""
+    """The name of the estimator, its baseline and its discount."""
 
     gamma: Array
     name: str = static()
     baseline: str = static(default="time")
-    weighting: str = static(default="cumulative")  # or "step": the surrogate of trust-region methods
+    weighting: str = static(default="cumulative")  # or "step", for the surrogate of trust-region methods
 
 
 def gpomdp(gamma: float, baseline: str = "time") -> Estimator:
@@ -55,19 +55,19 @@ def pgt(gamma: float, baseline: str = "time") -> Estimator:
 
 
 def surrogate(estimator: Estimator) -> Estimator:
-    """The same on-policy; elsewhere the gradient of mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, as trust-region methods use it.
+    """The gradient of mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, as used by trust-region methods. On-policy it is the same estimator.
 
-    The weight is that of one step, not of the trajectory, so off-policy it is biased by the shift of the states.
+    The weight is that of a single step, not of the trajectory. Off-policy it is therefore biased: the states are those of ξ'.
     """
     check_scalar(estimator)
     return Estimator(estimator.gamma, estimator.name, estimator.baseline, weighting="step")
 
 
 def check_scalar(estimator: Estimator) -> None:
-    """InputError where the estimate is not the gradient of one surrogate objective.
+    """Raise InputError if the estimate is not the gradient of a surrogate objective.
 
     With one number b_{h,p} for each parameter p, component p is Σ_h b_{h,p} ∂_p ρ_h, ρ_h the weight of a step. Its Jacobian
-    b_{h,p} ∂_q∂_p ρ_h is symmetric only where b_{h,p} is the same for all p: otherwise there is no objective to search along.
+    b_{h,p} ∂_q∂_p ρ_h is symmetric only if b_{h,p} is the same for all p. Otherwise no objective exists for the line search.
     """
     if estimator.baseline == "optimal":
         raise InputError(
@@ -86,11 +86,11 @@ def _estimator(name: str, gamma: float, baseline: str) -> Estimator:
 class Estimate(NamedTuple):
     gradient: Tree  # mean_i d_i^{ξ'}(ξ)
     weight: Array  # [n, H] w_h
-    baseline: Any  # the b_h used; give it to the other term of a correction
+    baseline: Any  # b_h, to be shared with the other term of a correction
 
 
 def gradient(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Tree:
-    """mean_i d_i^{ξ'}(ξ), ξ = `params`, ξ' = who sampled the trajectories: an unbiased estimate of ∇L(ξ)."""
+    """mean_i d_i^{ξ'}(ξ), an unbiased estimate of ∇L(ξ). ξ is `params`, ξ' the parameters that sampled the trajectories."""
     return estimate(estimator, policy, params, trajectories).gradient
 
 
@@ -102,10 +102,10 @@ def estimate(
     baseline: Any = None,
     on_policy: bool = False,
 ) -> Estimate:
-    """As `gradient`, with the weights and the baseline it used.
+    """As `gradient`, and also return the weights and the baseline.
 
-    `baseline`: the one of an earlier estimate on the same batch, so that both terms of a correction share it.
-    `on_policy`: the caller knows that `params` sampled the batch, so that all weights are exactly 1.
+    `baseline`: that of an earlier estimate on the same batch, so that both terms of a correction share it.
+    `on_policy`: `params` sampled the batch, so that all weights are exactly 1 and are not computed.
     """
     n = trajectories.reward.shape[0]
     if on_policy:
@@ -126,7 +126,7 @@ def estimate(
 
 
 def advantage(estimator: Estimator, trajectories: Trajectories, weight: Array, baseline: Any) -> Array:
-    """The numbers c_t, [n, H], with mean_i d_i = mean_i Σ_t c_t S_t (a componentwise baseline apart)."""
+    """The coefficients c_t, [n, H], with mean_i d_i = mean_i Σ_t c_t S_t, without a componentwise baseline."""
     b = 0.0 if estimator.baseline in ("none", "optimal") else baseline
     term = _signal(estimator, trajectories, weight) - weight * b
     return term if estimator.name == "pgt" else _to_come(term)
@@ -143,12 +143,12 @@ def _signal(estimator: Estimator, trajectories: Trajectories, weight: Array) -> 
 
 
 def _to_come(x: Array) -> Array:
-    """Σ_{k≥h} x_k. Summing scores up to h against x_h is summing x from t on against the score of t."""
+    """Σ_{k≥h} x_k. Summing x_h times the scores up to h equals summing the score of t times x from t on."""
     return jnp.cumsum(x[:, ::-1], axis=1)[:, ::-1]
 
 
 def _baseline(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Any:
-    """b_h from the batch alone; each trajectory gets it from the others, so that it stays unbiased."""
+    """b_h from the batch. Each trajectory gets it from the others, which keeps the estimate unbiased."""
     signal = _signal(estimator, trajectories, jnp.ones_like(trajectories.reward))
     return baseline_of(estimator.baseline, trajectories, signal, lambda: _score_sums(estimator, policy, params, trajectories))
 
@@ -172,7 +172,7 @@ def _subtract_componentwise(
     baseline: Array,
     total: Tree,
 ) -> Tree:
-    """total − mean_i Σ_h w_h · (score sum) ∘ b_h, where b_h has one number for each parameter."""
+    """total − mean_i Σ_h w_h · (score sum) ∘ b_h, with one b_h for each parameter."""
     flat, unravel = ravel_pytree(total)
     sums = _score_sums(estimator, policy, params, trajectories)
     return unravel(flat - jnp.einsum("nh,nhp,nhp->p", weight, sums, baseline) / weight.shape[0])

@@ -1,4 +1,4 @@
-"""evaluate(): the return of fixed parameters over fresh episodes."""
+"""evaluate(): the returns of a policy with fixed parameters over new episodes."""
 
 import functools
 import math
@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stormpg.engine.python_loop import Sampler
 from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.errors import InputError
 from stormpg.records import Opaque, Tree, traceable
+from stormpg.sampling.episodes import Sampler
 from stormpg.sampling.rollouts import rollout
 
-MEMORY = 2**28  # bytes of the trajectories that are held at once
+MEMORY = 2**28  # bytes of trajectories in memory at the same time
 
 
 class Evaluation(NamedTuple):
@@ -26,22 +26,22 @@ class Evaluation(NamedTuple):
 
 
 class Greedy(NamedTuple):
-    """The policy that always takes the mode of another."""
+    """A policy that always takes the mode of another one."""
 
     policy: Any
 
     def sample(self, params: Tree, key: Array, observation: Array) -> Array:
-        return self.policy.mode(params, observation)
+        return cast(Array, self.policy.mode(params, observation))
 
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
         return jnp.zeros(())
 
 
 def episodes_key(seed: int, run: tuple[int, ...] = ()) -> Array:
-    """The key of the episodes that are played with a seed, apart from the keys a training run with it draws.
+    """The key of the episodes for a seed. It differs from all keys of a training run with that seed.
 
-    `run`: numbers that name one of several policies (setting and training seed). Each has episodes of its own, so that the
-    errors of their means are independent.
+    `run`: numbers that identify one of several policies (setting and training seed). Each gets different episodes, so that
+    the errors of their means are independent.
     """
     return functools.reduce(jax.random.fold_in, run, jax.random.fold_in(jax.random.key(seed), 2**31))
 
@@ -56,9 +56,9 @@ def evaluate(
     horizon: int | None = None,
     run: tuple[int, ...] = (),
 ) -> Evaluation:
-    """Play episodes with the policy as it samples, or (deterministic) with its mode.
+    """Play episodes with sampled actions, or with the mode of the policy if `deterministic`.
 
-    `run`: to play several policies with one seed and independent episodes, the numbers that name this one.
+    `run`: numbers that identify this policy among several that are evaluated with one seed, for independent episodes.
     """
     key = episodes_key(seed, run)
     length = env.horizon if horizon is None else horizon
@@ -77,14 +77,14 @@ def evaluate(
 
 
 def part_size(env: AnyEnvironment, episodes: int, horizon: int) -> int:
-    """How many episodes are played at once, such that they fit into MEMORY; InputError where a single one does not."""
+    """The number of episodes played together, so that they fit into MEMORY. Raise InputError if one does not fit."""
     numbers = sum(
         math.prod(getattr(space, "shape", ())) for space in (env.observation_space, env.action_space, env.action_space)
     )
     each = 2 * 4 * horizon * (numbers + 3)  # observation, action and its noise, reward, mask and log-probability; twice
     if each > MEMORY:
         raise InputError(
-            f"an episode of {horizon:,} steps in {env.name} takes {each / 2**30:.1f} GB, and evaluation keeps to "
+            f"an episode of {horizon:,} steps in {env.name} takes {each / 2**30:.1f} GB, and evaluation uses at most "
             f"{MEMORY / 2**30:.1f} GB: give a shorter horizon."
         )
     parts = -(-episodes * each // MEMORY)
@@ -92,7 +92,9 @@ def part_size(env: AnyEnvironment, episodes: int, horizon: int) -> int:
 
 
 @functools.partial(jax.jit, static_argnames=("env", "episodes", "horizon", "deterministic"))
-def _play(env: Environment, policy: Any, params: Tree, key: Array, episodes: int, horizon: int, deterministic: bool):
+def _play(
+    env: Environment, policy: Any, params: Tree, key: Array, episodes: int, horizon: int, deterministic: bool
+) -> tuple[Array, Array]:
     actor = Opaque(Greedy(policy)) if deterministic else policy
     trajectories = rollout(env, actor, params, key, episodes, horizon)
     return trajectories.reward.sum(axis=1), trajectories.mask.sum(axis=1)

@@ -1,4 +1,4 @@
-"""A loop of one's own: `init` and `step`, both of which can be compiled and mapped.
+"""Write your own training loop: `init` and `step` work with `jax.jit` and `jax.vmap`.
 
 state = stormpg.init(env, policy, algorithm, seed=0)
 step = jax.jit(lambda state: stormpg.step(env, policy, algorithm, state))
@@ -19,15 +19,15 @@ from stormpg.records import traceable
 
 
 def init(env: Any, policy: Any, algorithm: Algorithm, seed: Any = 0, horizon: int | None = None) -> State:
-    """The state of a run before its first batch. `seed` may be traced: map over an array of seeds."""
+    """The state of a run before its first batch. `seed` may be traced, for example by `jax.vmap` over an array of seeds."""
     return begin(_setup(env, policy, algorithm, horizon), seed)
 
 
 def step(env: Any, policy: Any, algorithm: Algorithm, state: State, horizon: int | None = None) -> tuple[State, Row]:
-    """One iteration: sample what the algorithm wants, and move the parameters. `info` is the row of `Result.metrics`.
+    """One iteration: sample what the algorithm wants, and update the parameters. The second value is the row of the metrics.
 
-    Under `jax.vmap` an algorithm with large and small batches computes both at every step; `train` does not. An environment
-    outside JAX is opened for each step, and neither compiled nor mapped.
+    Under `jax.vmap` an algorithm with large and small batches computes both in every step; `train` avoids this. An environment
+    outside JAX is opened for each step, and works without `jax.jit` and `jax.vmap` only.
     """
     setup = _setup(env, policy, algorithm, horizon)
     if not setup.env.in_jax:
@@ -37,7 +37,8 @@ def step(env: Any, policy: Any, algorithm: Algorithm, state: State, horizon: int
     if len(sizes) == 1:
         return iterate(setup, state, sizes.pop(), Budget())
     large, small = (lambda state, large=large: iterate(setup, state, large, Budget()) for large in (True, False))
-    return jax.lax.cond(is_large(setup, state), large, small, state)
+    after, row = jax.lax.cond(is_large(setup, state), large, small, state)
+    return after, row
 
 
 def _setup(env: Any, policy: Any, algorithm: Algorithm, horizon: int | None) -> Setup:

@@ -50,5 +50,5 @@ FIGURES = (
 
 
 def settings_for(env: str, algorithm: str) -> dict[str, Any]:
-    """The paper's settings of a pair; nothing where the paper has none, so that the constructor's defaults hold."""
+    """The paper's settings of a pair; empty if the paper has none, so that the defaults of the constructor apply."""
     return dict(TABLES.get(env, {}).get(algorithm, {}))

@@ -1,8 +1,8 @@
 """Records: frozen dataclasses that JAX can trace.
 
-Every object of the mathematics (policy, estimator, tracker, step, algorithm) is a record. Its float settings
-are leaves of a pytree, so they are traced: another step size compiles nothing anew, and a list of records of one
-shape stacks into a batch. Everything else (names, sizes, functions) is static and is part of the compilation key.
+Every part of an algorithm (policy, estimator, tracker, schedule, step) is a record. Its float settings are leaves of a
+pytree, so they are traced: another step size needs no new compilation, and a list of records of the same shape stacks into a
+batch. Everything else (names, sizes, functions) is static and belongs to the compilation key.
 """
 
 import dataclasses
@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 
 def static(**options: Any) -> Any:
-    """A field of a record that is not traced."""
+    """Declare a field of a record as static, that is, not traced."""
     return dataclasses.field(metadata={"static": True}, **options)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
 def record(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass and a pytree whose leaves are its fields that are not `static`."""
+    """Turn a class into a frozen dataclass and a pytree. Its leaves are the fields that are not `static`."""
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
 
 
 @record
 class Opaque:
-    """Holds an object that is not a pytree of numbers (a user's policy, say), so that it can pass through `jit`."""
+    """Wraps an object that is not a pytree of numbers, such as a user's policy, so that it can be passed through `jit`."""
 
     content: Any = static()
 
@@ -43,7 +43,7 @@ class Opaque:
 
 
 class Aside:
-    """A static note on a record that is no part of its compilation key: all asides are equal."""
+    """A static note on a record that is not part of its compilation key: all asides are equal."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
@@ -56,25 +56,27 @@ class Aside:
 
 
 def traceable(thing: Any) -> Any:
-    """The thing itself where all its leaves are numbers, otherwise wrapped whole as one static part."""
+    """Return the object itself if all its leaves are numbers; otherwise wrap it as one static part."""
     numeric = all(isinstance(leaf, float | int | complex) or hasattr(leaf, "dtype") for leaf in jax.tree.leaves(thing))
     return thing if numeric else Opaque(thing)
 
 
 def as_float(number: Any) -> Array:
-    """A float setting as a strongly typed array, so that 1 and 1.0 and a tracer share one compiled program."""
+    """Convert a float setting to a strongly typed array, so that 1, 1.0 and a tracer share one compiled program."""
     return jnp.asarray(number, dtype=jnp.result_type(float))
 
 
 def stack(trees: Sequence[T]) -> T:
-    """Trees of one structure as one tree with a leading axis. ValueError where the structures differ."""
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+    """Stack trees of the same structure along a new first axis. Raise ValueError if the structures differ."""
+    stacked: T = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+    return stacked
 
 
-# a + scale · b and the norm have another name in optax before and after 0.2.5; the other functions on trees are optax's own.
+# These two functions have different names in optax before and after 0.2.5. All others are taken from optax.
 def add(a: T, b: Tree, scale: Any = 1.0) -> T:
     """a + scale · b."""
-    return jax.tree.map(lambda x, y: x + scale * y, a, b)
+    total: T = jax.tree.map(lambda x, y: x + scale * y, a, b)
+    return total
 
 
 def norm(a: Tree) -> Array:
@@ -83,20 +85,20 @@ def norm(a: Tree) -> Array:
 
 
 def all_finite(tree: Tree) -> Array:
-    """Whether every number of the tree is finite. All leaves at once: leaf by leaf it is slower, and slower to compile."""
+    """Whether every number in the tree is finite. All leaves are checked at once, which is faster to run and to compile."""
     floats = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return jnp.isfinite(jnp.concatenate(floats)).all() if floats else jnp.ones((), dtype=bool)
 
 
 def in_steps(thing: T) -> T:
-    """A policy or a network in the form that a rollout computes fastest, where it has one."""
+    """The form of a policy or a network that is fastest in a rollout, if it has one."""
     return thing.in_steps() if hasattr(thing, "in_steps") else thing
 
 
 def own_method(thing: Any, name: str) -> Any:
-    """A method that the thing's class itself defines; None where it has none, or inherits it.
+    """A method that the object's own class defines; None if it has none or inherits it.
 
-    For a second form of a method, which is not that of a subclass that changes the first.
+    Used for faster variants of a method: a subclass that overrides the method must not get the variant of its parent.
     """
     thing = thing.content if isinstance(thing, Opaque) else thing
     method = getattr(thing, name) if name in vars(type(thing)) else None

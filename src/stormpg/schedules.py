@@ -1,8 +1,8 @@
-"""Schedules: when a large batch of S0 trajectories, when a small one of B.
+"""Schedules: when the next batch is a large one of S0 trajectories, and when a small one of B.
 
-A schedule answers one question, `large`, from its own memory, which `after` updates. `first` and `unit` say in which order
-the compiled loop is to ask: an iteration of a unit takes place where it is due, and is skipped where it is not. Batch
-sizes and m are static: they are shapes of the compiled program.
+A schedule answers one question, `large`, from its own memory, which `after` updates. `first` and `unit` tell the compiled loop
+which sizes to try in which order: an iteration of a unit takes place if it is due, and is skipped otherwise. Batch sizes and m
+are static: they are shapes of the compiled program.
 """
 
 from typing import ClassVar
@@ -24,13 +24,13 @@ SMALL: Pattern = ((False, 1),)
 
 @record
 class Schedule:
-    """S0 trajectories every time. The others are variations of this."""
+    """S0 trajectories every time. The base class of all schedules."""
 
     S0: int = static()
     B: int = static()
 
     first: ClassVar[Pattern] = ()  # iterations before the units
-    by_chance: ClassVar[bool] = False  # the iterations of a unit are often not due: one is computed only where a run needs it
+    by_chance: ClassVar[bool] = False  # True: iterations are often not due, and computed only if a run of the block needs one
 
     @property
     def unit(self) -> Pattern:
@@ -46,24 +46,23 @@ class Schedule:
         return True
 
     def after(self, memory: Tree, large: bool, rate: Array) -> Tree:
-        """The memory after an iteration. `rate`: how far it went for a unit of gradient; NaN where the run has diverged."""
+        """The memory after an iteration. `rate`: step length per unit of gradient; NaN if the run has diverged."""
         return memory
 
     @property
     def unit_size(self) -> int:
-        """The trajectories of a unit of which all iterations take place."""
+        """The number of trajectories of a unit in which every iteration takes place."""
         return sum(times * (self.S0 if large else self.B) for large, times in self.unit)
 
     def larges(self, count: int) -> np.ndarray:
-        """Which of the first `count` iterations are large, where neither a coin nor a rule decides."""
-        listed = lambda pattern: [large for large, times in pattern for _ in range(times)]
-        unit = listed(self.unit)
-        return np.array((listed(self.first) + unit * (count // len(unit) + 1))[:count])
+        """Which of the first `count` iterations are large, for schedules without a coin or a rule."""
+        first, unit = ([large for large, times in pattern for _ in range(times)] for pattern in (self.first, self.unit))
+        return np.array((first + unit * (count // len(unit) + 1))[:count])
 
 
 @record
 class Once(Schedule):
-    """S0 once, then B for ever."""
+    """S0 once, then B every time."""
 
     first: ClassVar[Pattern] = LARGE
 
@@ -77,7 +76,7 @@ class Once(Schedule):
 
 @record
 class Every(Schedule):
-    """An epoch is S0 once, then m times B. The memory is the number of batches that the epoch has had."""
+    """An epoch is one batch of S0, then m batches of B. The memory counts the batches of the epoch so far."""
 
     m: int = static()
 
@@ -89,7 +88,8 @@ class Every(Schedule):
         return jnp.zeros((), dtype=int)
 
     def large(self, memory: Tree, moment: Moment) -> Array:
-        return memory == 0
+        first: Array = memory == 0
+        return first
 
     def after(self, memory: Tree, large: bool, rate: Array) -> Tree:
         return (memory + 1) % (self.m + 1)
@@ -97,9 +97,9 @@ class Every(Schedule):
 
 @record
 class Adaptive(Every):
-    """Papini et al. 2018: as `Every`, and the epoch ends when a large batch buys more for each trajectory.
+    """Papini et al. 2018: as `Every`, but the epoch ends early when a large batch is worth more per trajectory.
 
-    With ρ the length of a step for a unit of gradient, that is after the first small one with ρ_large/S0 > ρ_small/B.
+    With ρ the step length per unit of gradient, it ends after the first small batch with ρ_large/S0 > ρ_small/B.
     """
 
     def init(self) -> Tree:
@@ -139,13 +139,13 @@ def always(S0: int) -> Schedule:
 
 
 def once(S0: int, B: int) -> Once:
-    """S0 once, then B for ever."""
+    """S0 once, then B every time."""
     _at_least_one(S0=S0, B=B)
     return Once(S0, B)
 
 
 def every(m: int, S0: int, B: int, adaptive: bool = False) -> Every:
-    """An epoch is S0 once, then m times B. `adaptive`: Papini's rule may end it earlier."""
+    """An epoch is one batch of S0, then m batches of B. `adaptive`: Papini's rule may end it early."""
     _at_least_one(m=m, S0=S0, B=B)
     return (Adaptive if adaptive else Every)(S0, B, m)
 

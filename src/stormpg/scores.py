@@ -1,7 +1,7 @@
-"""Sums over the steps of a batch, block by block in time, up to the last step that any episode takes.
+"""Log-probabilities and score sums of a batch, computed in blocks of time steps up to the end of the longest episode.
 
-The activations of one block stay in a core's cache and are computed again for the gradient; steps after the end of all
-episodes cost nothing. Equal to the plain sums but for the order of additions.
+The activations of one block fit into a core's cache and are recomputed for the gradient. Steps after the end of all episodes
+cost nothing. The results equal the plain sums up to the order of additions.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from stormpg.policies.families import log_probs_of
 from stormpg.records import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
-SHORT = 100  # up to this horizon the plain way is faster: nothing is computed twice
+SHORT = 100  # up to this horizon the plain sums are faster: nothing is computed twice
 
 
 def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
-    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps: the plain way, which can be differentiated in either mode."""
+    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps. Can be differentiated in forward and reverse mode."""
     n, horizon = trajectories.mask.shape
-    # Step by step, as a rollout records them: in the order of the trajectories they would have to be copied.
+    # In the order of the time steps, as a rollout records them: the order of the trajectories would need a copy.
     rows = [
         jnp.swapaxes(x, 0, 1).reshape(n * horizon, *x.shape[2:]) for x in (trajectories.observation, trajectories.action)
     ]  # fmt: skip
@@ -31,7 +31,7 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
 
 
 def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
-    """The same numbers as `log_probs`."""
+    """The same as `log_probs`, computed in blocks or by a GPU kernel."""
     if kernels.applies(policy, params):
         from stormpg.kernels import gpu
 
@@ -45,7 +45,8 @@ def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -
         new = log_probs(policy, params, _block(padded, number))
         return jax.lax.dynamic_update_slice_in_dim(values, new, number * BLOCK, axis=1)
 
-    return jax.lax.fori_loop(0, _live_blocks(padded), block, jnp.zeros_like(padded.reward))[:, :horizon]
+    values: Array = jax.lax.fori_loop(0, _live_blocks(padded), block, jnp.zeros_like(padded.reward))
+    return values[:, :horizon]
 
 
 def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array) -> Tree:
@@ -67,9 +68,9 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
 
 
 def block_sum(value: Callable[[Trajectories], Array], trajectories: Trajectories) -> Array:
-    """Σ value(part) over the blocks of steps, for a `value` that is itself a sum over steps.
+    """Σ value(block) over the blocks of steps, for a `value` that is itself a sum over steps.
 
-    It can be differentiated any number of times, with the memory of one block; blocks after the last step cost nothing.
+    It can be differentiated any number of times with the memory of one block. Blocks after the last step cost nothing.
     """
     n, horizon = trajectories.mask.shape
     if horizon <= SHORT:
@@ -86,17 +87,19 @@ def block_sum(value: Callable[[Trajectories], Array], trajectories: Trajectories
 
 
 def _whole_blocks(trajectories: Trajectories) -> Trajectories:
-    """With a whole number of blocks of steps."""
+    """Pad to a whole number of blocks."""
     missing = -trajectories.mask.shape[1] % BLOCK
     pad = lambda x: jnp.pad(x, ((0, 0), (0, missing), *((0, 0),) * (x.ndim - 2)))
     return jax.tree.map(pad, trajectories) if missing else trajectories
 
 
 def _block(trajectories: Trajectories, number: Array) -> Trajectories:
-    return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, number * BLOCK, BLOCK, axis=1), trajectories)
+    block: Trajectories = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, number * BLOCK, BLOCK, axis=1), trajectories)
+    return block
 
 
 def _live_blocks(trajectories: Trajectories) -> Array:
-    """How many blocks have a step that is taken."""
+    """The number of blocks in which any episode still runs."""
     starts = trajectories.mask[:, ::BLOCK].sum(axis=0)  # an episode that is alive in a block is alive at its first step
-    return (over_runs(starts) > 0).sum()
+    count: Array = (over_runs(starts) > 0).sum()
+    return count

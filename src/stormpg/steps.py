@@ -1,7 +1,7 @@
 """Steps: how g_t moves the parameters, ξ_{t+1} = ξ_t + step(g_t).
 
-Any optax optimiser, with the step size traced; and what optax does not have: the natural gradient with a trust
-region. The objective is maximised, so an optax optimiser is given −g_t.
+Any optax optimiser, with a traced step size; and the natural gradient with a trust region, which optax does not have. The
+objective is maximised, so an optax optimiser gets −g_t.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.scipy.sparse.linalg import cg
@@ -24,10 +25,10 @@ from stormpg.trajectories import Batch
 
 @record
 class Optax:
-    """An optax optimiser with η_t = η · decay^(t / decay_every), t its own count of updates.
+    """An optax optimiser with η_t = η · decay^(t / decay_every), where t counts its updates.
 
-    `separate`: large batches have an optimiser of their own, with rate η, and small ones another, with rate
-    η · inner_rate (Papini's two Adams); otherwise both share one.
+    `separate`: large batches use one optimiser, with rate η, and small batches another, with rate η · inner_rate (Papini's
+    two Adams). Otherwise both share one.
     """
 
     eta: Array
@@ -57,13 +58,16 @@ class Optax:
 
 def optax_step(
     eta: float,
-    optimizer: str | Callable[..., Any] = "adam",
+    optimizer: str | Callable[..., Any] | optax.GradientTransformation = "adam",
     decay: float = 1.0,
     decay_every: int = 100,
     separate: bool = False,
     inner_rate: float = 0.5,
 ) -> Optax:
-    """`optimizer`: the name of an optax optimiser, or any function from a learning rate to one."""
+    """`optimizer`: the name of an optax optimiser, a function from a learning rate to one, or an optax transformation.
+
+    A transformation is used as it is: it has its own learning rate, and `eta` and `decay` do not apply to it.
+    """
     for name, value in (("eta", eta), ("inner_rate", inner_rate)):
         if not isinstance(value, jax.core.Tracer) and not value > 0:
             raise InputError(f"{name} is {value}; expected a number above 0.")
@@ -71,21 +75,32 @@ def optax_step(
         raise InputError(f"decay is {decay}; expected a factor in (0, 1].")
     if decay_every < 1:
         raise InputError(f"decay_every is {decay_every}; expected a whole number of at least 1.")
-    factory = optimizer if callable(optimizer) else getattr(optax, str(optimizer), None)
+    factory: Any = optimizer if callable(optimizer) else getattr(optax, str(optimizer), None)
+    if isinstance(optimizer, optax.GradientTransformation):
+        factory = Fixed(optimizer)
     try:
         known = callable(factory) and hasattr(factory(lambda count: 0.1), "update")
-    except Exception:  # something else of optax's
+    except Exception:  # another function of optax
         known = False
     if not known:
         raise InputError(f"unknown optimizer {optimizer!r}: {nearest(str(optimizer), ('adam', 'sgd', 'rmsprop', 'adamw'))}.")
     return Optax(as_float(eta), as_float(decay), as_float(inner_rate), decay_every, factory, separate)
 
 
+class Fixed(NamedTuple):
+    """An optax transformation that has its own learning rate, as a function of one."""
+
+    transformation: optax.GradientTransformation
+
+    def __call__(self, rate: Any) -> optax.GradientTransformation:
+        return self.transformation
+
+
 @record
 class NaturalGradient:
     """s = F⁻¹ g by conjugate gradients; the longest step √(2δ/sᵀFs) · 2^{−k} that improves the surrogate with KL ≤ δ.
 
-    Where none of the tried lengths does, the parameters stay.
+    If none of the lengths tried does, the parameters do not move.
     """
 
     delta: Array
@@ -101,16 +116,16 @@ class NaturalGradient:
         return self.within(surrogate, tracked.gradient, here.params), state
 
     def within(self, surrogate: "Surrogate", g: Tree, params: Tree) -> Tree:
-        """ξ_{t+1} from g_t and what the batch says of the points around ξ_t."""
-        # F is the Hessian of the divergence at its minimum; linearised once, a product with it costs no tanh.
+        """ξ_{t+1} from g_t and the surrogate around ξ_t."""
+        # F is the Hessian of the divergence at its minimum. It is linearised once, so that a product with it needs no tanh.
         product = jax.linearize(jax.grad(surrogate.divergence), params)[1]
 
         def fisher(v: Tree) -> Tree:
             return add(product(v), v, self.damping)
 
-        # Below this residual there is only rounding; without an end there, 0/0 would follow.
-        s, _ = cg(fisher, g, tol=jnp.finfo(self.delta.dtype).eps, maxiter=self.iterations)
-        curvature = jnp.maximum(tree_vdot(s, fisher(s)), jnp.finfo(self.delta.dtype).tiny)
+        # Stop at this residual: below it there is only rounding, and 0/0 would follow.
+        s, _ = cg(fisher, g, tol=float(np.finfo(self.delta.dtype).eps), maxiter=self.iterations)
+        curvature = jnp.maximum(tree_vdot(s, fisher(s)), float(np.finfo(self.delta.dtype).tiny))
         length = jnp.sqrt(2 * self.delta / curvature)
         before = surrogate.objective(params)
 
@@ -129,7 +144,7 @@ class NaturalGradient:
 
 
 class Surrogate(NamedTuple):
-    """What a batch says of the points around ξ_t."""
+    """The surrogate objective and the divergence, as functions of the parameters."""
 
     objective: Callable[[Tree], Array]  # mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, whose gradient is that of `estimators.surrogate`
     divergence: Callable[[Tree], Array]  # mean KL(π_{ξ_t} ‖ π_ξ) over the states
@@ -156,7 +171,7 @@ def surrogate_on(here: Here, batch: Batch) -> Surrogate:
 
 
 def natural_gradient(delta: float = 0.01, damping: float = 0.01) -> NaturalGradient:
-    """δ bounds the KL divergence of one step; the damping is added to the diagonal of the Fisher matrix F."""
+    """`delta` (δ) bounds the KL divergence of one step; the damping is added to the diagonal of the Fisher matrix F."""
     for name, value in (("delta", delta), ("damping", damping)):
         if not isinstance(value, jax.core.Tracer) and not value > 0:
             raise InputError(f"{name} is {value}; expected a number above 0.")

@@ -1,8 +1,8 @@
-"""Conformance: what every environment, policy, estimator and algorithm must satisfy, yours too.
+"""Conformance checks for environments, policies, estimators and algorithms, including your own.
 
     from stormpg.testing import check_algorithm, check_environment, check_policy
 
-Each function raises an AssertionError that says what does not hold. They are quick, and need nothing but the core.
+Each function raises an AssertionError that says what is wrong. They are fast and need only the core of the library.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from stormpg.train import train
 
 
 def check_environment(env: Environment, steps: int = 50) -> None:
-    """Pure, batched, finite, of constant shapes, with the declared spaces, and unmoved by what a policy may send."""
+    """Check that it is pure and can be batched, has constant shapes and finite numbers, and respects its declared spaces."""
     key = jax.random.key(0)
     state, observation = jax.jit(env.reset)(key)
     _in_space("observation", observation, env.observation_space)
@@ -34,7 +34,6 @@ def check_environment(env: Environment, steps: int = 50) -> None:
     ahead, seen, reward, terminated = jax.jit(env.step)(key, state, action)
     structures: list[Any] = [jax.tree.structure(tree) for tree in (ahead, state)]
     assert structures[0] == structures[1], "step changes the structure of the state"
-    shapes = lambda tree: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)
     assert shapes(ahead) == shapes(state), f"step changes the state's shapes or types: {shapes(state)} to {shapes(ahead)}"
     assert shapes(seen) == shapes(observation), "step and reset give observations of different shapes or types"
     assert jnp.shape(reward) == (), "the reward is not one number"
@@ -54,8 +53,13 @@ def check_environment(env: Environment, steps: int = 50) -> None:
         assert bool(jnp.isfinite(wild).all()), "an action of a million leaves the finite numbers: clip it"
 
 
+def shapes(tree: Any) -> Any:
+    """The shape and type of every leaf."""
+    return jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)
+
+
 def check_policy(env: Environment, policy: Any) -> None:
-    """Samples fit the environment, densities are those of the samples, and scores average to zero."""
+    """Check that samples fit the environment, densities match the samples, and the mean score is zero."""
     check_actions(env, policy)
     key = jax.random.key(0)
     params = jax.jit(policy.init)(key)
@@ -76,7 +80,7 @@ def check_policy(env: Environment, policy: Any) -> None:
 
 
 def check_estimator(estimator: Estimator, env: Environment | None = None) -> None:
-    """On-policy weights are 1, order does not matter, and a batch without rewards has no gradient."""
+    """Check that on-policy weights are 1, the order does not matter, and a batch without rewards has no gradient."""
     env = env or make("cartpole-continuous")
     policy, key = policy_for(env), jax.random.key(0)
     params = jax.jit(policy.init)(key)
@@ -92,7 +96,7 @@ def check_estimator(estimator: Estimator, env: Environment | None = None) -> Non
 
 
 def check_algorithm(algorithm: Algorithm, env: Environment | None = None) -> None:
-    """It trains within its budget, counts it right, gives the same numbers again, and each seed its own."""
+    """Check that it trains within its budget, counts correctly, is reproducible, and that seeds differ."""
     env = env or make("cartpole-continuous")
     horizon = min(env.horizon, 20)
     setup = Setup(env, horizon, policy_for(env), algorithm)

@@ -1,11 +1,11 @@
 """Trackers: how the estimate g_t follows ∇L(ξ_t) from one batch to the next.
 
-Those of the paper are one equation. On a batch sampled at ξ_t,
+The trackers of the paper follow one equation. On a batch sampled at ξ_t,
 
     g_t = d(ξ_t) + (1 − α) [ c − d^{ξ_t}(ξ_ref) ]
 
-where the memory (ξ_ref, c) is a point and an estimate of the gradient there, and d^{ξ_t}(ξ_ref) uses the same batch,
-importance-weighted, and the same baseline. A large batch starts afresh: g_t = d(ξ_t).
+where the memory (ξ_ref, c) is a point and an estimate of its gradient, and d^{ξ_t}(ξ_ref) uses the same batch, with
+importance weights, and the same baseline. A large batch restarts: g_t = d(ξ_t).
 
 | tracker      | α    | memory                                  | paper              |
 |--------------|------|-----------------------------------------|--------------------|
@@ -52,13 +52,13 @@ class Plain:
 
 @record
 class Corrected:
-    """α, and whose (ξ, g) the memory is: the last large batch's ("snapshot") or the step's before ("previous")."""
+    """`alpha` (α), and which (ξ, g) is remembered: of the last large batch ("snapshot") or the previous step ("previous")."""
 
     alpha: Array
     remembers: str = static()
 
     def init(self, params: Tree, blank: Blank) -> Memory:
-        """To be overwritten by the first large batch."""
+        """A memory that the first large batch overwrites."""
         return Memory(params, jax.tree.map(jnp.zeros_like, params))
 
     def wants(self, here: Here, memory: Memory) -> tuple[Sample, ...]:
@@ -81,7 +81,7 @@ def corrected(here: Tree, there: Tree, c: Tree, alpha: Any = 0.0) -> Tree:
 
 
 class Snapshot(NamedTuple):
-    """A large batch, with g̃ at the point ξ̃ that sampled it."""
+    """A large batch, and g̃ at the parameters ξ̃ that sampled it."""
 
     batch: Batch
     gradient: Tree
@@ -89,7 +89,7 @@ class Snapshot(NamedTuple):
 
 @record
 class Within:
-    """SVRG inside the large batch: a small one is drawn from it and costs no trajectories. d(ξ̃) has weight 1, d(ξ) not."""
+    """SVRG within the large batch: small batches are drawn from it and sample no trajectories. d(ξ̃) has weight 1."""
 
     S0: int = static()
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,25 +43,25 @@ def train(
     rollout_workers: int | None = None,
     steps: int | None = None,
 ) -> Result:
-    """Train every seed with a budget of trajectories, large batches included; a batch that would not fit is not sampled.
+    """Train every seed with a budget of trajectories, including large batches. A batch that does not fit is not sampled.
 
     env              a name, an environment, or a Gymnasium environment, vector environment or factory
-    algorithm        one, its name, or a list that differs in float settings only: these run as one batch beside the seeds
-    trajectories     of each seed; 4000 unless `steps` is given
-    seeds, seed      that many seeds from `seed` on; or the seeds themselves
-    horizon          H; the environment's own by default
-    policy           `policy_for(env)` by default; or a list, one for each algorithm
-    out              a folder to write the run to
-    progress         called after each chunk with a `Progress`; returning False stops
-    checkpoint       how often the whole state is written to `out` on the way; None: never
-    resume           resume the run that was started in `out` with the same arguments; one that is finished is returned
-    logs             loggers that are sent every iteration, see `logs`
-    rollout_workers  play the episodes of an environment outside JAX on this number of Ray actors; the result is the same for
-                     any number of them, and that of None, which plays them in this process, to rounding
-    steps            a budget of environment steps for each seed: no batch begins after it is spent
+    algorithm        an algorithm, its name, or a list of algorithms that differ in float settings only, which run as one batch
+    trajectories     the budget of each seed; 4000 unless `steps` is given
+    seeds, seed      the number of seeds, starting at `seed`; or a list of seeds
+    horizon          H; the horizon of the environment by default
+    policy           `policy_for(env)` by default; or a list with one policy for each algorithm
+    out              a folder for the run
+    progress         called after each chunk with a `Progress`; return False to stop
+    checkpoint       how often the whole state is written to `out`; None: never
+    resume           resume the run in `out`, which was started with the same arguments; a finished run is returned
+    logs             loggers that receive every iteration, see `runs.logs`
+    rollout_workers  play the episodes of an environment outside JAX on this number of Ray actors. The result does not depend on
+                     the number, and equals that of None (play in this process) up to rounding
+    steps            a budget of environment steps for each seed: no batch starts after it is used up
 
-    Ctrl-C, SIGTERM, and an error of `progress`, a logger or the environment stop all seeds after their chunk. What was done is
-    kept: as a checkpoint in `out`, and as the `result` of the exception that is raised then.
+    Ctrl-C, SIGTERM, and an error in `progress`, a logger or the environment stop all seeds after their current chunk. The work
+    done so far is kept: as a checkpoint in `out`, and as `result` of the raised exception.
     """
     env = as_environment(env)
     algorithms: list[Any] = (
@@ -85,7 +85,7 @@ def train(
 
 
 def budget_of(trajectories: int | None, steps: int | None) -> Budget:
-    """4000 trajectories where nothing is given; with steps alone there is no other limit."""
+    """The default is 4000 trajectories; if only steps are given, trajectories are not limited."""
     trajectories = (4000 if steps is None else LIMIT) if trajectories is None else trajectories
     return Budget(whole("trajectories", trajectories), LIMIT if steps is None else whole("steps", steps))
 
@@ -93,7 +93,7 @@ def budget_of(trajectories: int | None, steps: int | None) -> Budget:
 def run_in_folder(
     training: Training, budget: Budget, options: RunOptions, folder: Path, checkpoint: CheckpointInterval | None, resume: bool
 ) -> Result:
-    """Train with a folder to keep it in. A run that is stopped or fails leaves a checkpoint."""
+    """Train and write the run to a folder. A run that stops or fails leaves a checkpoint."""
     steps = None if budget.steps == LIMIT else budget.steps
     config = run_folder.read_config(folder) if resume else None
     if config is None:
@@ -107,7 +107,7 @@ def run_in_folder(
             block = config.get("block") or training.block()
             _same_run(config, run_folder.describe(training, budget.trajectories, block, steps), folder)
         if run_folder.is_whole(folder):
-            return run_folder.finished(training, folder)
+            return cast(Result, run_folder.finished(training, folder))
         blocks, mark = cut(training.runs, block), fingerprint(config)
         begun = last_good(folder, mark, lambda i: training.shapes(blocks[i])) if resume else {}
         keeper = Keeper(folder, mark, checkpoint or CheckpointInterval(None, None), begun)
@@ -119,7 +119,7 @@ def run_in_folder(
             else:
                 keeper.write()
         except BaseException as error:
-            with contextlib.suppress(InputError):  # of a disk that is full, which `error` may be about, too
+            with contextlib.suppress(InputError):  # a full disk, which `error` may be about too
                 keeper.write()
             add_note(error, f"Resume: stormpg train --resume {shlex.quote(str(folder))}")
             raise
@@ -127,12 +127,12 @@ def run_in_folder(
 
 
 def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path) -> None:
-    """InputError that names the difference where a folder holds another run."""
-    no_matter = {"format", "versions", "device"}
+    """Raise InputError that names the difference if the folder holds another run."""
+    ignored = {"format", "versions", "device"}
     if config["format"] < FORMAT:
         tell(f"{folder} is of an older version, which described a run in another way: only its settings are compared.")
-        no_matter |= {"identity"} if "identity" in config else {"identity", "steps"}
-    held, asked = (describe({k: v for k, v in one.items() if k not in no_matter}) for one in (config, as_json(wanted)))
+        ignored |= {"identity"} if "identity" in config else {"identity", "steps"}
+    held, asked = (describe({k: v for k, v in one.items() if k not in ignored}) for one in (config, as_json(wanted)))
     if found := difference(held, asked):
         path, before, now = found
         raise InputError(
@@ -155,7 +155,7 @@ def _algorithm(thing: Any) -> Algorithm:
 def check_training(
     env: AnyEnvironment, algorithms: list[Algorithm], policies: list[Any], seeds: list[int], horizon: int | None
 ) -> Training:
-    """What is trained, if it can be; InputError otherwise."""
+    """The `Training` of these arguments. Raise InputError if they cannot be trained."""
     length = whole("horizon", env.horizon if horizon is None else horizon, most=MOST_STEPS)
     if not algorithms or not seeds:
         raise InputError("no algorithm or no seed was given; expected at least one of each.")
@@ -171,7 +171,7 @@ def check_training(
 
 
 def check_workers(training: Training, workers: int) -> None:
-    """InputError where the rollouts cannot be played on actors."""
+    """Raise InputError if the episodes cannot be played on Ray actors."""
     from stormpg.sampling.ray_actors import pickled, sendable
 
     whole("rollout_workers", workers)
@@ -181,7 +181,7 @@ def check_workers(training: Training, workers: int) -> None:
 
 
 def check_budget(first: int, trajectories: int) -> None:
-    """InputError where a budget does not hold the first batch."""
+    """Raise InputError if the budget is smaller than the first batch."""
     if whole("trajectories", trajectories) < first:
         raise InputError(
             f"the budget is {trajectories} trajectories and the first batch takes S0 = {first}: raise it, or lower S0."
@@ -189,22 +189,22 @@ def check_budget(first: int, trajectories: int) -> None:
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = LIMIT) -> int:
-    """A whole number, NumPy's too, from `least` to `most`, which 32 bits hold; InputError otherwise."""
+    """Return a whole number, Python's or NumPy's, from `least` to `most`. Raise InputError otherwise."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
         raise InputError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
     return int(value)
 
 
 def load(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None) -> Result:
-    """The run in a folder, as `train` returned it; one that is not finished, as its last checkpoint has it.
+    """Load the result of a run from its folder. For an unfinished run it is the state of the last checkpoint.
 
-    env, policy, algorithm   where they are the user's own, and cannot be made again from what is written
+    env, policy, algorithm   needed if they are your own, because the folder cannot recreate them
     """
     path = Path(folder)
     run = run_folder.Run(path, env, policy, algorithm)
     training = check_training(run.env, run.algorithms(), run.policies, run.seeds, run.horizon)
     if run_folder.is_whole(path):
-        return run_folder.finished(training, path)
+        return cast(Result, run_folder.finished(training, path))
     block, budget = run.config.get("block") or training.block(), budget_of(run.config["trajectories"], run.config.get("steps"))
     blocks = cut(training.runs, block)
     begun = last_good(path, fingerprint(run.config), lambda i: training.shapes(blocks[i]))
@@ -214,9 +214,9 @@ def load(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, al
 
 
 def resume(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None) -> Result:
-    """Finish the run in a folder, bit for bit as if it had not been stopped; one that is finished is returned.
+    """Resume and finish the run in a folder, bit for bit as if it had not stopped. A finished run is returned.
 
-    env, policy, algorithm   where they are the user's own, and cannot be made again from what is written
+    env, policy, algorithm   needed if they are your own, because the folder cannot recreate them
     """
     arguments = run_folder.Run(folder, env, policy, algorithm).arguments()
     return train(**arguments, out=folder, resume=True)

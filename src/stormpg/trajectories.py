@@ -1,4 +1,4 @@
-"""Trajectories, and what is said of them without asking who is to learn from them."""
+"""Trajectories and batches: what is sampled, and by which parameters."""
 
 from typing import Any, NamedTuple
 
@@ -12,8 +12,8 @@ from stormpg.records import Tree
 class Trajectories(NamedTuple):
     """n trajectories, padded to the horizon H. A padded step has mask, reward and log_prob 0.
 
-    Padding stands for an absorbing state without reward, which is what makes a baseline b_h after the end of an
-    episode unbiased: estimators subtract it there too, and only the scores are masked.
+    Padding stands for an absorbing state without reward. Estimators subtract the baseline b_h there too, and only mask the
+    scores: this keeps a baseline after the end of an episode unbiased.
     """
 
     observation: Array  # [n, H, ...]
@@ -24,31 +24,32 @@ class Trajectories(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Trajectories, and who sampled them."""
+    """Trajectories, and the parameters that sampled them."""
 
     trajectories: Trajectories
-    sampled_at: Tree  # the parameters; None for a mixture, whose density is in `trajectories.log_prob`
+    sampled_at: Tree  # None for a mixture, whose density is in `trajectories.log_prob`
 
 
 def mixture_log_prob(log_probs: Array, shares: Array) -> Array:
-    """log_prob, [n, H], of trajectories sampled by a mixture: with share_k by the k-th of `log_probs`, [K, n, H].
+    """log_prob, [n, H], of trajectories sampled by a mixture of K policies with these shares.
 
-    Summed over the steps up to h it is log Σ_k share_k Π_{t≤h} p_k(a_t|s_t), which is the denominator of the balance heuristic.
+    `log_probs`, [K, n, H]: under each policy. The sum over the steps up to h is log Σ_k share_k Π_{t≤h} p_k(a_t|s_t), the
+    denominator of the balance heuristic.
     """
-    ratio = jnp.cumsum(log_probs - log_probs[0], axis=-1)  # small numbers: the sums themselves would lose digits
+    ratio = jnp.cumsum(log_probs - log_probs[0], axis=-1)  # differences are small, and lose fewer digits than the sums
     total = jax.nn.logsumexp(ratio + jnp.log(shares)[:, None, None], axis=0)
     return log_probs[0] + jnp.diff(total, axis=-1, prepend=jnp.log(shares.sum()))
 
 
-BLOCK = 50  # steps between two looks at whether any episode still runs
-RUNS = "runs"  # the axis_name of a `jax.vmap` over runs: loops over steps then end for all of them together
+BLOCK = 50  # time steps between two checks whether any episode still runs
+RUNS = "runs"  # the axis_name of a `jax.vmap` over runs, so that loops over time steps end for all runs together
 
 
 def over_runs(count: Any) -> Any:
-    """A sum over all runs of a mapped batch: the same for each, so that a loop that asks it is one loop, not a masked one."""
+    """The sum over all runs of a mapped batch. It is the same for each, so a loop on it is one loop, without masking."""
     try:
         return jax.lax.psum(count, RUNS)
-    except NameError:  # not mapped, or not under that name
+    except NameError:  # not mapped, or not with that axis name
         return count
 
 

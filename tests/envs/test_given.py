@@ -279,7 +279,7 @@ def test_what_cannot_be_flattened_is_named(space, words):
 def test_a_function_that_makes_nothing_new():
     """Its slots would play their episodes in one another's environment."""
     one = changed()
-    with pytest.raises(InputError, match="own:lambda gives the same environment every time: give that itself"):
+    with pytest.raises(InputError, match="own:lambda returns the same environment every time: give the environment"):
         stormpg.train(lambda **_: one, ALGORITHM, **SMALL)
 
 

@@ -163,7 +163,7 @@ def test_gymnasium_draws_its_own(gym_run, tmp_path):
 def test_an_environment_that_cannot_draw_itself_is_refused(gym_run, tmp_path):
     env = run_folder.Run(gym_run).env
     lists = lambda render_mode: env.frames(render_mode="rgb_array_list")
-    for frames, message in ((None, "cannot be drawn"), (lambda: None, "takes no render_mode"), (lists, "no pictures")):
+    for frames, message in ((None, "cannot be drawn"), (lambda: None, "takes no render_mode"), (lists, "no images")):
         with pytest.raises(InputError, match=message):
             render(gym_run, tmp_path / "run.gif", env=dataclasses.replace(env, frames=frames))
     assert list(tmp_path.iterdir()) == []

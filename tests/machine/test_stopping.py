@@ -236,7 +236,7 @@ def test_a_study_stops_within_a_chunk_and_is_resumed(tmp_path, number, code):
     """Its units would take minutes; units that are done are kept."""
     words = [*STUDY, "--trajectories", "100000000", "--out", str(tmp_path / "study")]
     program = (
-        "import sys, signal, threading, os; from stormpg import cli, training\n"
+        "import sys, signal, threading, os; from stormpg import cli; from stormpg.runs import training\n"
         "chunks = training.chunks\n"
         "def told(*a):\n    for x in chunks(*a):\n        print('running', flush=True); yield x\n"
         f"training.chunks = told; sys.argv = ['stormpg', *{words}]; cli.main()"
@@ -246,7 +246,7 @@ def test_a_study_stops_within_a_chunk_and_is_resumed(tmp_path, number, code):
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code, err
-    assert "give the same command again to resume" in out.splitlines()[-1]
+    assert "run the same command again to resume" in out.splitlines()[-1]
     assert not list((tmp_path / "study").glob("runs/*/*"))
 
 

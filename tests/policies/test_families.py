@@ -187,9 +187,9 @@ def test_several_actions_everywhere_else(tmp_path):
 
 def test_policies_that_do_not_fit_several_actions():
     env = as_environment(lambda **more: Lights(SWITCHES["several"], **more))
-    with pytest.raises(InputError, match=r"of sizes \[3, 2, 4\] and the policy categorical-mlp is categorical: take multi-cat"):
+    with pytest.raises(InputError, match=r"of sizes \[3, 2, 4\] and the policy categorical-mlp is categorical: use multi-cat"):
         policy_for(env, "categorical-mlp")
-    with pytest.raises(InputError, match="take a multi-categorical policy"):
+    with pytest.raises(InputError, match="use a multi-categorical policy"):
         stormpg.train(env, policy=stormpg.categorical_mlp(9, 3))
     with pytest.raises(InputError, match=r"sizes is \(3, 0\)"):
         multi_categorical_mlp(2, (3, 0))

@@ -107,7 +107,7 @@ def test_four_functions_are_a_policy():
         ("pendulum", "gausian-mlp", {}, "did you mean 'gaussian-mlp'"),
         ("cartpole", None, {"sigma": 1.0}, "has no setting 'sigma'"),
         ("pendulum", None, {"sigma": 0.0}, "sigma is 0.0"),
-        ("chain", "categorical-mlp", {}, "take softmax-table"),
+        ("chain", "categorical-mlp", {}, "use softmax-table"),
     ],
 )
 def test_policies_that_do_not_fit(env, kind, settings, message):

@@ -152,7 +152,7 @@ def test_what_cannot_be_acted_in_is_said():
     for space in (spaces.Box(0, 9, (2,), np.int32), spaces.Text(3), spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2)))):
         with pytest.raises(InputError, match=r"actions in .* are not supported"):
             gym.adapt(toy(action_space=space))
-    with pytest.raises(InputError, match="cannot make an environment of int"):
+    with pytest.raises(InputError, match="cannot make an environment from int"):
         stormpg.train(3, ALGORITHM)
     with pytest.raises(InputError, match="did you mean 'CartPole-v1'"):
         stormpg.make("gym:CartPol-v1")

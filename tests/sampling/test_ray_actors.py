@@ -19,8 +19,10 @@ import pytest
 from gymnasium import spaces
 
 import stormpg
+from stormpg.engine import python_loop
 from stormpg.envs import gym
 from stormpg.errors import EnvironmentFailure, InputError
+from stormpg.machine import retries
 from stormpg.machine.ray_cluster import cluster, imported
 from stormpg.sampling import ray_actors
 
@@ -236,7 +238,7 @@ def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(
     noted = tmp_path / "noted"
     with processes_of(thrifty):
         untroubled = stormpg.train(toy(), ALGORITHM, **SMALL, rollout_workers=1)
-    monkeypatch.setattr(ray_actors, "RaySampler", Watched)
+    monkeypatch.setattr(python_loop, "RaySampler", Watched)
     troubled = toy(trouble="kill", noted=noted, times=1)
     killed = stormpg.train(troubled, ALGORITHM, **SMALL, rollout_workers=2, progress=kill)
     assert noted.exists()
@@ -252,8 +254,8 @@ def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(
 
 @pytest.mark.slow
 def test_an_actor_that_dies_each_time_ends_the_run(ray, tmp_path, monkeypatch):
-    assert ray_actors.AGAIN == 3
-    monkeypatch.setattr(ray_actors, "AGAIN", 1)
+    assert retries.ROLLOUTS == 3
+    monkeypatch.setattr(retries, "ROLLOUTS", 1)
     troubled = toy(trouble="kill", noted=tmp_path / "noted")
     with pytest.raises(EnvironmentFailure, match=r"toy: a rollout worker .* seeds \[\d+.* died each of 2 times") as caught:
         stormpg.train(troubled, ALGORITHM, **SMALL, rollout_workers=1, out=tmp_path / "run")

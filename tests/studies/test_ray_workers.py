@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 from stormpg.errors import InputError, PartsFailed
-from stormpg.machine import blocks
+from stormpg.machine import blocks, retries
 from stormpg.machine.ray_cluster import check_address, imported
 from stormpg.report import write
-from stormpg.studies import workers as workers_module
-from stormpg.studies import workspace as workspace_module
 from stormpg.studies.units import Unit
 from stormpg.studies.workers import workers
 from stormpg.studies.workspace import Part, Workspace
@@ -145,8 +143,8 @@ def test_units_and_the_command_on_a_cluster_are_those_of_threads_and_failures_ar
         parts = {"good": Part(lambda: 3, kept.append), "bad": Part(lambda: 1 / 0, kept.append, "eta = 7")}
         with pytest.raises(PartsFailed, match=r"bad eta = 7 .*ZeroDivisionError"):
             Workspace(tmp_path / "parts", workers=those).do(parts, 2)
-        monkeypatch.setattr(workers_module, "DEATHS", 1)
-        monkeypatch.setattr(workspace_module, "ATTEMPTS", 1)
+        monkeypatch.setattr(retries, "CRASHES", 1)
+        monkeypatch.setattr(retries, "PARTS", 1)
         died = {"dies": Part(lambda: os.kill(os.getpid(), signal.SIGKILL), kept.append)}
         with pytest.raises(PartsFailed, match="dies"):
             Workspace(tmp_path / "parts", workers=those).do(died, 1)

@@ -1,4 +1,4 @@
-"""How fast the library is here, beside what it is compared with, every table measured in one run.
+"""Benchmarks: how fast the library is on this machine, compared with alternatives. All rows of a table are measured in one run.
 
 Called by the command `bench`.
 """

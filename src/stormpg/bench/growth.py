@@ -1,13 +1,13 @@
-"""How time and memory grow: with seeds, batch, horizon, width and settings, one of them at a time."""
+"""How time and memory grow with the seeds, batch, horizon, width and settings, varying one of them at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import stormpg
 from stormpg.bench.measure import BenchTable, Row, Tell, alone, exponent, in_turns, python, seconds_of
+from stormpg.runs.result import Result
 
-ENV = "pendulum"  # its episodes never end early, so that every slot is a step
+ENV = "pendulum"  # its episodes never end early, so every slot is a step
 USUAL: Mapping[str, int] = {"seeds": 16, "B": 5, "horizon": 100, "hidden": 64, "settings": 1}
 AXES: Mapping[str, Sequence[int]] = {
     "seeds": (1, 4, 16, 64, 256, 1024),
@@ -19,7 +19,8 @@ AXES: Mapping[str, Sequence[int]] = {
 ITERATIONS = 20
 
 
-def run(seeds: int, B: int, horizon: int, hidden: int, settings: int) -> Any:
+def run(seeds: int, B: int, horizon: int, hidden: int, settings: int) -> Result:
+    """Train one case for `ITERATIONS` iterations."""
     env = stormpg.make(ENV)
     policy = stormpg.policy_for(env, hidden=(hidden,))
     algorithms = [stormpg.storm_pg(S0=B, B=B, eta=0.001 * (1 + i)) for i in range(settings)]
@@ -27,13 +28,13 @@ def run(seeds: int, B: int, horizon: int, hidden: int, settings: int) -> Any:
 
 
 def points(axis: str, quick: bool) -> list[dict[str, int]]:
-    """The usual case with other values of one axis."""
+    """The cases of one axis: the usual case with other values of that axis."""
     values = AXES[axis][:: 2 if quick else 1]
     return [{**USUAL, axis: value} for value in values]
 
 
 def growth(quick: bool, rounds: int, tell: Tell) -> BenchTable:
-    """Seconds of 20 iterations; the exponent is that of the longer half of an axis, where overheads no longer matter."""
+    """The seconds of 20 iterations. The exponent is fitted to the upper half of an axis, where overheads no longer matter."""
     rows = []
     for axis in AXES:
         work: dict[str, Callable[[], float]] = {
@@ -46,18 +47,20 @@ def growth(quick: bool, rounds: int, tell: Tell) -> BenchTable:
         ]
         rows += [row._replace(about={**row.about, "exponent": fitted(found)}) for row in found]
     usual = ", ".join(f"{name} {value}" for name, value in USUAL.items())
-    note = f"STORM-PG on {ENV}, 20 iterations; the others stay at {usual}. Exponent of time over the longer half of each axis."
-    return BenchTable("growth", "How time grows", "seconds", rows, note, "lower")
+    note = (
+        f"STORM-PG on {ENV}, 20 iterations; the other axes stay at {usual}. Exponent of time over the upper half of each axis."
+    )
+    return BenchTable("growth", "Growth of time", "seconds", rows, note, "lower")
 
 
 def fitted(rows: Sequence[Row]) -> float:
-    """The exponent over the longer half of an axis."""
+    """The exponent over the upper half of an axis."""
     last = rows[-max(2, (len(rows) + 1) // 2) :]
     return exponent([row.about["value"] for row in last], [row.median for row in last])
 
 
 def memory(quick: bool, tell: Tell) -> BenchTable:
-    """Peak memory of whole processes."""
+    """The peak memory of whole processes."""
     rows = []
     for axis, values in {"seeds": (16, 256, 1024), "B": (5, 80, 640), "horizon": (100, 800, 3200)}.items():
         found = []
@@ -67,9 +70,9 @@ def memory(quick: bool, tell: Tell) -> BenchTable:
             process = alone(python(f"from stormpg.bench.growth import run; run(**{point})"))
             found.append(Row(f"{axis} = {value}", [process.megabytes], {"axis": axis, "value": value}))
         if len(found) > 2:
-            more = [row.median - found[0].median for row in found[1:]]
-            power = exponent([row.about["value"] for row in found[1:]], [max(m, 1.0) for m in more])
+            above_smallest = [max(row.median - found[0].median, 1.0) for row in found[1:]]
+            power = exponent([row.about["value"] for row in found[1:]], above_smallest)
             found = [row._replace(about={**row.about, "exponent": power}) for row in found]
         rows += found
-    note = f"STORM-PG on {ENV}, peak of a whole process. Exponent of what comes on top of the smallest case."
-    return BenchTable("memory", "How memory grows", "megabytes", rows, note, "lower")
+    note = f"STORM-PG on {ENV}, peak memory of a whole process. Exponent of the memory above the smallest case."
+    return BenchTable("memory", "Growth of memory", "megabytes", rows, note, "lower")

@@ -1,4 +1,4 @@
-"""The limit: a C program for the same work (`limit.c`), verified against the library's gradients, and run beside it."""
+"""Comparison with a C program that does the same work (`limit.c`). Its gradients are checked against the library's first."""
 
 import functools
 import platform
@@ -25,13 +25,13 @@ HORIZON, GAMMA = 100, 0.99
 FLAGS = ["-Ofast", "-march=native", "-funroll-loops"]
 if platform.machine() in ("x86_64", "AMD64"):
     FLAGS.append("-mprefer-vector-width=512")
-# Floating-point operations of a step: forward 64 · (8 + tanh as 12 + 2), backward 64 · 14, Cart-Pole about 60.
+# Floating-point operations per step: forward 64 · (8 + 12 for tanh + 2), backward 64 · 14, Cart-Pole about 60.
 FORWARD, BACKWARD, PHYSICS = 64 * 22, 64 * 14, 60
 OPERATIONS = {"gpomdp": FORWARD + BACKWARD + PHYSICS, "storm-pg": 2 * (FORWARD + BACKWARD) + PHYSICS}
 
 
 def build(folder: Path) -> Path | None:
-    """The compiled program; None where there is no compiler."""
+    """The compiled program; None if there is no compiler."""
     if shutil.which("gcc") is None:
         return None
     program = folder / "limit"
@@ -40,13 +40,14 @@ def build(folder: Path) -> Path | None:
 
 
 def as_bytes(params: Tree) -> bytes:
+    """The parameters in the order in which the C program reads them."""
     first, last = params["mean"]
     parts = (first["weight"], first["bias"], last["weight"], last["bias"])
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float32).tobytes()
 
 
 def compare(program: Path, folder: Path, B: int = 5) -> float:
-    """The largest difference of either gradient of one batch, over the gradient's size: C's against the library's."""
+    """The largest difference between C's and the library's two gradients of one batch, relative to the largest entry."""
     env = make("cartpole-continuous")
     policy, key = policy_for(env), jax.random.key(3)
     params = policy.init(jax.random.key(1))
@@ -69,20 +70,20 @@ def compare(program: Path, folder: Path, B: int = 5) -> float:
 
 
 def in_c(program: Path, algorithm: str, B: int, processes: int, seconds: float = 0.5) -> float:
-    """Million steps a second of the C program, so many of it side by side."""
+    """Million steps per second of the C program, summed over this number of parallel processes."""
     command = [str(program), "run", "storm" if algorithm == "storm-pg" else "gpomdp", str(B), str(HORIZON), str(seconds)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     return sum(float(process.communicate()[0].split()[0]) for process in running) / 1e6
 
 
 def peak(program: Path) -> float:
-    """The most multiplications and additions that one core does, in thousand million a second."""
+    """The peak multiplications and additions of one core, in GFLOP/s."""
     return float(subprocess.run([str(program), "peak"], check=True, capture_output=True, text=True).stdout)
 
 
 def limit(folder: Path, rounds: int, tell: Tell) -> BenchTable:
-    """STORM-PG and GPOMDP with many seeds on all cores and with one on one, beside C in as many processes."""
-    title, unit = "Beside hand-written C, Cart-Pole", "million steps a second"
+    """STORM-PG and GPOMDP with many seeds on all cores and with one seed on one core, and C in as many processes."""
+    title, unit = "Compared with hand-written C, Cart-Pole", "million steps a second"
     program = build(folder)
     if program is None:
         return BenchTable("limit", title, unit, [Row("C", [], {"missing": "there is no gcc here"})])
@@ -99,8 +100,9 @@ def limit(folder: Path, rounds: int, tell: Tell) -> BenchTable:
         name, count = f"{algorithm}, B={B}, {seeds} seeds", cores() if seeds > 1 else 1
         c = Row(f"{name}, C on {count}", figures[f"{name}, C on {count}"])
         ours = Row(name, figures[name])
-        work = OPERATIONS[algorithm] / 1e3 / count  # thousand million operations of a core for a million steps
-        rows += [row._replace(about={"share of peak": row.median * work / most}) for row in (c, ours)]
-        rows[-1].about["share of C"] = ours.median / c.median  # type: ignore[index]
-    note = f"C's gradients differ from the library's by {difference:.1e} of their size. Peak of a core: {most:.0f} GFLOP/s."
+        work = OPERATIONS[algorithm] / 1e3 / count  # GFLOP per core for a million steps
+        shares = [{"share of peak": row.median * work / most} for row in (c, ours)]
+        shares[1]["share of C"] = ours.median / c.median
+        rows += [row._replace(about=share) for row, share in zip((c, ours), shares, strict=True)]
+    note = f"Relative difference of C's gradients from the library's: {difference:.1e}. Peak of one core: {most:.0f} GFLOP/s."
     return BenchTable("limit", title, unit, rows, note)

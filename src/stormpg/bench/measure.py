@@ -1,4 +1,4 @@
-"""How figures are taken: the rows of a table in turns, several rounds, every figure kept."""
+"""How benchmarks are measured: the rows of a table in turn, for several rounds, keeping every value."""
 
 import datetime
 import math
@@ -17,18 +17,19 @@ import jax
 from stormpg.machine.blocks import cores
 from stormpg.studies.report_content import versions
 
-Tell = Callable[[str], None]  # is told what is being measured
+Tell = Callable[[str], None]  # receives a text about what is being measured
 
 
 class Row(NamedTuple):
-    """What was measured under a name: all its figures, or none and the reason."""
+    """A row of a table: all values that were measured, or none and the reason."""
 
     name: str
     values: Sequence[float]
-    about: Mapping[str, Any] = {}  # further figures and words
+    about: Mapping[str, Any] = {}  # further numbers and texts
 
     @property
     def median(self) -> float:
+        """The median of the values; NaN if there are none."""
         return statistics.median(self.values) if self.values else math.nan
 
     def as_json(self) -> dict[str, Any]:
@@ -37,7 +38,7 @@ class Row(NamedTuple):
 
 
 class BenchTable(NamedTuple):
-    """Rows in one unit, measured in turns."""
+    """Rows in one unit, measured in turn."""
 
     name: str
     title: str
@@ -53,13 +54,13 @@ class BenchTable(NamedTuple):
 def in_turns(
     tasks: Mapping[str, Callable[[], float]], rounds: int, tell: Tell, warm: Container[str] = ()
 ) -> dict[str, list[float]]:
-    """The figures of each task: after one call that is not counted, all of them in turns, round after round.
+    """Measure all tasks in turn, for several rounds, after one call of each that is not counted. Returns the values by task.
 
-    `warm`: those that need no such call.
+    `warm`: the tasks that need no such call.
     """
     for name, task in tasks.items():
         if name not in warm:
-            tell(f"{name}, once to warm up")
+            tell(f"{name}, warm-up")
             task()
     figures: dict[str, list[float]] = {name: [] for name in tasks}
     for number in range(rounds):
@@ -70,7 +71,7 @@ def in_turns(
 
 
 class Process(NamedTuple):
-    """A whole process: its seconds, the most memory that it held, and the last line that it printed."""
+    """A finished process: its seconds, its peak memory, and the last line that it printed."""
 
     seconds: float
     megabytes: float
@@ -78,13 +79,13 @@ class Process(NamedTuple):
 
 
 def as_users_have_it() -> dict[str, str]:
-    """The environment variables without those that change how JAX compiles, the library's own among them."""
+    """The environment variables without those that change how JAX compiles, including the library's own."""
     ours = ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "STORMPG_CACHE_MB")
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def alone(command: Sequence[str], cache: str | None = None) -> Process:
-    """Run a command in a process of its own, with XLA as users have it, and with this folder as the user's cache."""
+    """Run a command in its own process, with XLA's default settings and with `cache` as the user's cache folder."""
     environment = as_users_have_it() | ({"XDG_CACHE_HOME": cache} if cache else {})
     measure = (
         "import resource, subprocess, sys, time; began = time.perf_counter()\n"
@@ -102,15 +103,17 @@ def alone(command: Sequence[str], cache: str | None = None) -> Process:
 
 
 def python(program: str) -> list[str]:
+    """The command that runs a Python program."""
     return [sys.executable, "-c", program]
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """The slope of log y over log x, by least squares."""
+    """The exponent of y as a power of x: the slope of log y over log x, by least squares."""
     return statistics.linear_regression([math.log(v) for v in x], [math.log(v) for v in y]).slope
 
 
-def seconds_of(work: Callable[[], Any]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    """The seconds that a call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

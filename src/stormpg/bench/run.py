@@ -1,4 +1,4 @@
-"""All tables, one after the other."""
+"""Run the benchmarks, table by table."""
 
 import tempfile
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ QUICK = ("limit", "peers", "sweep", "waits", "training")
 
 
 def measurable(tables: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the tables that this machine can give."""
+    """The tables that can be measured on this machine; InputError for an unknown name, or if none can."""
     for name in tables:
         choose("table", name, TABLES)
     found = tuple(name for name in tables if name != "kernels" or jax.default_backend() != "cpu")
     if not found:
-        raise InputError("the table kernels needs a GPU, and JAX sees none here.")
+        raise InputError("the table kernels needs a GPU, and JAX finds none here.")
     return found
 
 
 def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path()) -> Iterator[dict[str, Any]]:
-    """Measure these tables, and give all that there is after each.
+    """Measure these tables, and yield all results so far after each.
 
-    `root`: the folder that holds the peers' environments.
+    `root`: the folder that holds the peers' virtual environments.
     """
     about = where_and_when()
     rounds = 2 if quick else 5
@@ -47,5 +47,5 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
         }
         for name in tables:
             found.append(work[name]())
-            jax.clear_caches()  # a table's programs are of no use to the next
+            jax.clear_caches()  # the next table has other programs
             yield {**about, "quick": quick, "tables": [table.as_json() for table in found]}

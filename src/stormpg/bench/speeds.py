@@ -1,43 +1,46 @@
-"""How fast the library trains: algorithms, seeds and batch sizes; sweeps; episodes that end early."""
+"""How fast the library trains: by algorithm, seeds and batch size; sweeps; episodes that end early."""
 
 import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from unittest import mock
 
 import jax
 import numpy as np
 
 import stormpg
 from stormpg import scores, trajectories
+from stormpg.algorithms import Algorithm
 from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, seconds_of
 from stormpg.engine.iteration import Budget
+from stormpg.runs.result import Result
 from stormpg.runs.training import RunOptions, Training
 
 ALGORITHMS = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
 ENVIRONMENTS = {"cartpole-continuous": 100, "rllab-mountain-car": 1000}  # and the horizons
-LONG_ENOUGH = 1.0  # seconds of a measurement, about
+LONG_ENOUGH = 1.0  # approximate seconds of a measurement
 
 
-def shape(algorithm: str, B: int) -> Any:
-    """An algorithm with batches of B. Those with epochs begin each with 2B and take m = 3 small steps."""
+def shape(algorithm: str, B: int) -> Algorithm:
+    """An algorithm with batches of B. Those with epochs start each epoch with 2B and take m = 3 small steps."""
     settings = {"gpomdp": {"S0": B}, "storm-pg": {"S0": B, "B": B}}.get(algorithm, {"S0": 2 * B, "B": B, "m": 3})
     return stormpg.make_algorithm(algorithm, **settings)
 
 
 class Speed:
-    """Million steps a second of training, slots of the horizon, everything after compilation included.
+    """Measures training in million steps per second: all slots of the horizon, all work after compilation.
 
-    The first call compiles, and finds out how many trajectories take long enough to be measured.
+    The first call compiles, and determines how many trajectories are needed for a measurement of sufficient length.
     """
 
     def __init__(self, env: str, algorithm: str, B: int, seeds: int, horizon: int) -> None:
         self.env, self.algorithm, self.seeds, self.horizon = stormpg.make(env), shape(algorithm, B), seeds, horizon
-        self.trajectories, self.live = 10 * B, 0.0  # two epochs of those that have them
+        self.trajectories, self.live = 10 * B, 0.0  # two epochs, if the algorithm has them
 
     def train(self) -> tuple[float, int]:
-        """Seconds, and the steps that were really taken."""
+        """Train once; return the seconds, and the number of steps inside episodes."""
         began = time.perf_counter()
         result = stormpg.train(self.env, self.algorithm, self.trajectories, self.seeds, horizon=self.horizon)
         seconds = time.perf_counter() - began
@@ -50,7 +53,7 @@ class Speed:
         if new:
             self.train()
         seconds, steps = self.train()
-        while new and seconds < 0.8 * LONG_ENOUGH:  # what a run costs at its start makes short ones slow
+        while new and seconds < 0.8 * LONG_ENOUGH:  # the fixed cost of a run distorts short measurements
             self.trajectories = int(self.trajectories * max(1.5, LONG_ENOUGH / seconds))
             seconds, steps = self.train()
         slots = self.sampled * self.horizon
@@ -59,7 +62,7 @@ class Speed:
 
 
 def cases(quick: bool) -> Iterator[tuple[str, str, int, int]]:
-    """Environment, algorithm, B and seeds: all numbers of seeds with B = 5, and larger batches with fewer seeds."""
+    """The environment, algorithm, B and seeds of each case: B = 5 with all numbers of seeds, larger batches with few seeds."""
     many = (1, 16, 64, 256, 1024) if jax.default_backend() == "cpu" else (1, 256, 1024, 4096, 16384)
     for env in list(ENVIRONMENTS)[: 1 if quick else 2]:
         for algorithm in ("gpomdp", "storm-pg") if quick else ALGORITHMS:
@@ -70,21 +73,21 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int, int]]:
 
 
 def training(quick: bool, rounds: int, tell: Tell) -> BenchTable:
-    """Every case."""
+    """The speed of training in all cases."""
     tasks = {
         f"{env}, {algorithm}, B={B}, {seeds} seeds": Speed(env, algorithm, B, seeds, ENVIRONMENTS[env])
         for env, algorithm, B, seeds in cases(quick)
     }
     figures = in_turns(tasks, rounds, tell)
     rows = [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
-    note = "Slots of the horizon; live: the share of them in which an episode ran."
+    note = "Steps are slots of the horizon; live: the share of slots that are inside an episode."
     return BenchTable("training", "Training, after compilation", "million steps a second", rows, note)
 
 
 def kernels(rounds: int, tell: Tell) -> BenchTable:
-    """On a GPU: the fused kernels beside the plain way, which is chosen with STORMPG_FUSED=0."""
+    """On a GPU: the fused kernels compared with plain JAX, which STORMPG_FUSED=0 selects."""
     rows, before = [], os.environ.get("STORMPG_FUSED", "1")
-    for how, switch in (("fused kernels", "1"), ("plain", "0")):  # not in turns: each needs its own programs
+    for how, switch in (("fused kernels", "1"), ("plain", "0")):  # not in turn: each needs its own programs
         os.environ["STORMPG_FUSED"] = switch
         jax.clear_caches()
         tasks = {f"{how}, {seeds} seeds": Speed("cartpole-continuous", "storm-pg", 5, seeds, 100) for seeds in (1, 1024, 16384)}
@@ -96,53 +99,59 @@ def kernels(rounds: int, tell: Tell) -> BenchTable:
 
 
 def sweep(quick: bool, rounds: int, tell: Tell) -> BenchTable:
-    """Settings beside seeds against seeds alone: as many runs."""
+    """Many settings with few seeds each, compared with one setting and as many runs in total."""
     from stormpg.engine.compiled_loop import chunk
 
     settings, seeds, budget = (16, 4, 500) if quick else (64, 16, 500)
     alphas, etas = np.linspace(0.2, 0.95, 4), np.geomspace(0.001, 0.03, settings // 4)
     many = [stormpg.storm_pg(S0=10, B=5, eta=eta, alpha=alpha) for eta in etas for alpha in alphas]
-    train = lambda algorithm, seeds: stormpg.train("cartpole-continuous", algorithm, budget, seeds, horizon=100)
     steps = settings * seeds * budget * 100
-    train(stormpg.storm_pg(S0=10, B=5), settings * seeds)
+
+    def train_one() -> None:
+        stormpg.train("cartpole-continuous", stormpg.storm_pg(S0=10, B=5), budget, settings * seeds, horizon=100)
+
+    def train_many() -> None:
+        stormpg.train("cartpole-continuous", many, budget, seeds, horizon=100)
+
+    def speed(train: Callable[[], None]) -> float:
+        return steps / seconds_of(train) / 1e6
+
+    train_one()
     before = chunk._cache_size()
-    train(many, seeds)
+    train_many()
     compiled = chunk._cache_size() - before
     one, all_of_them = f"one setting × {settings * seeds} seeds", f"{settings} settings × {seeds} seeds"
-    work: dict[str, Callable[[], Any]] = {
-        one: lambda: train(stormpg.storm_pg(S0=10, B=5), settings * seeds),
-        all_of_them: lambda: train(many, seeds),
-    }
-    tasks = {name: lambda do=do: steps / seconds_of(do) / 1e6 for name, do in work.items()}
-    figures = in_turns(tasks, rounds, tell)
+    figures = in_turns({one: partial(speed, train_one), all_of_them: partial(speed, train_many)}, rounds, tell)
     rows = [Row(one, figures[one]), Row(all_of_them, figures[all_of_them], {"programs compiled for it": compiled})]
-    return BenchTable("sweep", "Settings as a batch beside the seeds (STORM-PG, Cart-Pole)", "million steps a second", rows)
+    return BenchTable("sweep", "Settings and seeds as one batch (STORM-PG, Cart-Pole)", "million steps a second", rows)
 
 
 @contextlib.contextmanager
 def to_the_end() -> Iterator[None]:
-    """Without early exit: one block of steps, as long as the horizon."""
-    before = trajectories.BLOCK, scores.BLOCK, scores.SHORT
-    trajectories.BLOCK = scores.BLOCK = scores.SHORT = 10**6
-    jax.clear_caches()
-    try:
-        yield
-    finally:
-        trajectories.BLOCK, scores.BLOCK, scores.SHORT = before
+    """Disable early exit: one block of steps that covers the whole horizon."""
+    with contextlib.ExitStack() as patches:
+        patches.callback(jax.clear_caches)  # after the constants are restored
+        for module, name in ((trajectories, "BLOCK"), (scores, "BLOCK"), (scores, "SHORT")):
+            patches.enter_context(mock.patch.object(module, name, 10**6))
         jax.clear_caches()
+        yield
 
 
 def episodes(rounds: int, tell: Tell) -> BenchTable:
-    """Mountain-Car goes on with a trained policy, whose episodes are short, with early exit and without."""
+    """Mountain-Car continued with a trained policy, whose episodes are short, with early exit and without."""
     env = stormpg.make("rllab-mountain-car")
     tell("Mountain-Car: training a policy first")
     first = stormpg.train(env, stormpg.storm_pg(S0=10, B=5), 600, 16)
     training = Training(env, first.algorithms, first.policies, first.seeds, env.horizon)
-    more = lambda: seconds_of(lambda: training.run(Budget(800), RunOptions(before=first)))
+
+    def train_on() -> Result:
+        return training.run(Budget(800), RunOptions(before=first))
+
+    more = partial(seconds_of, train_on)
     with_exit = in_turns({"ends with the last episode": more}, rounds, tell)
     with to_the_end():
-        without = in_turns({"all 1000 steps": more}, rounds, tell)  # not in turns: each needs its own programs
-    live = training.run(Budget(800), RunOptions(before=first)).columns
+        without = in_turns({"all 1000 steps": more}, rounds, tell)  # not in turn: each needs its own programs
+    live = train_on().columns
     share = live["steps"][live["trajectories"] == 800].mean() - live["steps"][live["trajectories"] == 600].mean()
     rows = [Row(name, figures) for name, figures in (with_exit | without).items()]
     rows[0] = rows[0]._replace(about={"live": float(share) / (200 * env.horizon)})

@@ -1,4 +1,4 @@
-"""What becomes of the tables: JSON, the terminal, plots, the README's lines, and a comparison with an earlier result."""
+"""Output of the tables: JSON, the terminal, plots, the README's table, and a comparison with an earlier result."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Any
 from stormpg import files
 from stormpg.errors import InputError, shown
 from stormpg.files.reading import Text, check_fields, conforms, read_object
-from stormpg.report.figures import STYLES
+from stormpg.report.palette import COLOURS, STYLES
 from stormpg.studies.report_content import simple
 
 MACHINE: dict[str, Any] = {"cpu": str, "cores": int, "accelerators": list[str]}
@@ -17,18 +17,18 @@ TABLE: dict[str, Any] = {
     **dict.fromkeys(("name", "title", "unit", "faster_is"), str),
     **{"note": Text, "rows": list[dict[str, Any]]},
 }
-ROW: dict[str, Any] = {  # what is no number in a row
+ROW: dict[str, Any] = {  # the fields of a row that are not numbers
     **{"name": str, "version": str, "axis": str, "missing": Text},
     **{"values": list[float], "setting": Any, "value": Any},
 }
-Result = Mapping[str, Any]  # what `where_and_when` gives, and "tables"
+Result = Mapping[str, Any]  # the result of `where_and_when`, and "tables"
 
-SLOWER = 0.9  # of the speed before: less than that, and outside the spread of both, is slower
+SLOWER = 0.9  # a row is slower if its speed is below this share of the earlier one, and the ranges of values do not overlap
 BEGIN, END = "<!-- speed -->", "<!-- end of speed -->"
 
 
 def read(file: Path) -> Result:
-    """A stored result."""
+    """Read a stored result; InputError if the file holds anything else."""
     expected = "a result of `stormpg bench`"
     result = read_object(file, expected)
     check_fields(result, {"date": str, "tables": list[dict[str, Any]], "machine": dict[str, Any]}, str(file))
@@ -43,7 +43,7 @@ def read(file: Path) -> Result:
 
 
 def store(result: Result, folder: Path) -> Path:
-    """Write a result and its plots; the file's name says when and where it was measured."""
+    """Write a result and its plots; the file name says when and on which machine it was measured."""
     file = folder / f"{file_name(result)}.json"
     plots_in = file.with_suffix("")
     plots_in.mkdir(parents=True, exist_ok=True)
@@ -53,14 +53,14 @@ def store(result: Result, folder: Path) -> Path:
 
 
 def file_name(result: Result) -> str:
-    """The date, the machine and its cores."""
+    """The name of a result's file: the date, the machine and its cores."""
     machine = result["machine"]
     what = "-".join((machine["accelerators"] or [machine["cpu"]])[0].lower().split()[:3])
     return f"{result['date'][:16].replace(':', '')}-{''.join(c for c in what if c.isalnum() or c == '-')}-{machine['cores']}"
 
 
 def cells(table: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of a table, as text: name, median, spread, and what else its rows have in figures."""
+    """The headings and rows of a table, as text: name, median, spread, and the further numbers of the rows."""
     more = list(dict.fromkeys(key for row in table["rows"] for key in row if key not in ("name", "median", "values")))
     more = [key for key in more if key not in ("version", "setting", "axis", "value", "missing")]
     rows = []
@@ -73,7 +73,7 @@ def cells(table: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def number(value: float) -> str:
-    """Three digits, and never an exponent."""
+    """A number with three significant digits, without an exponent."""
     if not math.isfinite(value) or value == 0:
         return str(value)
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
@@ -81,7 +81,7 @@ def number(value: float) -> str:
 
 
 def plots(result: Result, folder: Path) -> list[Path]:
-    """A figure for every table: bars with their spread, or lines over an axis."""
+    """Draw a figure for every table: bars with their spread, or lines over an axis."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -108,7 +108,7 @@ def _bars(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     medians = [row["median"] for row in rows]
     reach = [[m - min(r["values"]) for m, r in zip(medians, rows, strict=True)],
              [max(r["values"]) - m for m, r in zip(medians, rows, strict=True)]]  # fmt: skip
-    axes.barh(range(len(rows)), medians, xerr=reach, color=STYLES[0][0], ecolor="0.3", error_kw={"linewidth": 1})
+    axes.barh(range(len(rows)), medians, xerr=reach, color=COLOURS[0], ecolor="0.3", error_kw={"linewidth": 1})
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axes.invert_yaxis()
     if max(medians) > 30 * min(medians):
@@ -125,12 +125,12 @@ def _lines(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         power = f", exponent {mine[0]['exponent']:.2f}" if "exponent" in mine[0] else ""
         line = {"color": colour, "linestyle": dash, "marker": "o", "label": f"{axis}{power}"}
         axes.loglog([row["value"] for row in mine], [row["median"] for row in mine], **line)
-    axes.set_xlabel("value of the axis; the others stay as they are")
+    axes.set_xlabel("value of the axis; the other axes stay at their usual values")
     axes.legend(frameon=False, fontsize=9)
 
 
 def slower(new: Result, old: Result) -> Iterator[tuple[str, float]]:
-    """The rows of both results that got slower, and to which part of their speed before."""
+    """The rows of both results that got slower, with the new speed as a share of the old one."""
     for table in new["tables"]:
         before = [row for t in old["tables"] if t["name"] == table["name"] for row in t["rows"]]
         known = {row["name"]: row for row in before if row.get("values")}
@@ -146,17 +146,17 @@ def slower(new: Result, old: Result) -> Iterator[tuple[str, float]]:
 
 
 def compared(new: Result, old: Result) -> int:
-    """How many rows both have."""
-    names = lambda result: {(t["name"], r["name"]) for t in result["tables"] for r in t["rows"] if r.get("values")}
-    return len(names(new) & names(old))
+    """The number of rows that both results have."""
+    names = [{(t["name"], r["name"]) for t in one["tables"] for r in t["rows"] if r.get("values")} for one in (new, old)]
+    return len(names[0] & names[1])
 
 
 def markdown(result: Result) -> str:
-    """The tables of a result that a reader wants first, for the README."""
+    """The most important tables of a result, for the README."""
     machine, versions = result["machine"], result["versions"]
     what = ", ".join(machine["accelerators"]) or machine["cpu"]
     lines = [
-        f"{what}, {machine['cores']} cores, jax {versions['jax']}, {result['date'][:10]}; medians of figures taken in turns.",
+        f"{what}, {machine['cores']} cores, jax {versions['jax']}, {result['date'][:10]}; medians; rows measured in turn.",
         "",
     ]
     for table in result["tables"]:
@@ -164,16 +164,16 @@ def markdown(result: Result) -> str:
             continue
         headings, rows = cells(table)
         keep = [i for i, heading in enumerate(headings) if heading not in ("spread", "share of peak")]
-        pick = lambda row, keep=keep: [row[i] for i in keep]
-        lines += [f"| {' | '.join([table['title'], *pick(headings)[1:]])} |", f"|{' --- |' * len(keep)}"]
-        lines += [f"| {' | '.join(pick(row))} |" for row in rows] + [""]
+        kept = [[row[i] for i in keep] for row in (headings, *rows)]
+        lines += [f"| {' | '.join([table['title'], *kept[0][1:]])} |", f"|{' --- |' * len(keep)}"]
+        lines += [f"| {' | '.join(row)} |" for row in kept[1:]] + [""]
     return "\n".join(lines)
 
 
 def write_readme(result: Result, file: Path) -> None:
-    """The README's table, between its two marks."""
+    """Write the tables into the README, between its two marks."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     if BEGIN not in text or END not in text:
-        raise InputError(f"{file} has no place for the table: put a line {BEGIN} and a line {END} where it goes.")
+        raise InputError(f"{file} has no place for the table: put the lines {BEGIN} and {END} where it belongs.")
     head, rest = text.split(BEGIN, 1)
     file.write_text(f"{head}{BEGIN}\n{markdown(result)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")

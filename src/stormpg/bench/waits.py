@@ -1,4 +1,4 @@
-"""What a person waits for: an import, a first call, whole commands, with nothing compiled before and with all of it."""
+"""Startup and command times: the import, a first call and whole commands, with an empty and a filled compilation cache."""
 
 import sys
 import tempfile
@@ -19,7 +19,7 @@ COMMANDS = {
 
 
 def waits(quick: bool, rounds: int, tell: Tell) -> BenchTable:
-    """Seconds, each round with an empty cache and then again with what that left; the peak memory of the process."""
+    """Seconds and peak memory of processes. Each round runs with an empty cache, then again with the cache that this left."""
     found: dict[str, list[Process]] = {}
 
     def note(name: str, process: Process, inside: bool = False) -> None:
@@ -28,7 +28,7 @@ def waits(quick: bool, rounds: int, tell: Tell) -> BenchTable:
 
     commands = dict(list(COMMANDS.items())[: 1 if quick else 2])
     for number in range(rounds):
-        tell(f"what a person waits for, {number + 1} of {rounds}")
+        tell(f"startup and command times, {number + 1} of {rounds}")
         note("import stormpg", alone(python(IMPORT)), inside=True)
         with tempfile.TemporaryDirectory() as cache:
             for how in ("cold", "warm"):
@@ -46,5 +46,5 @@ def waits(quick: bool, rounds: int, tell: Tell) -> BenchTable:
         Row(name, [p.seconds for p in processes], {"megabytes": max(p.megabytes for p in processes)})
         for name, processes in found.items()
     ]
-    note_text = "Cold: nothing compiled before; warm: the same again, a call in Python after `keep_programs()`. STORM-PG."
-    return BenchTable("waits", "What a person waits for", "seconds", rows, note_text, "lower")
+    note_text = "STORM-PG. Cold: empty compilation cache. Warm: the same again; calls in Python use `keep_programs()`."
+    return BenchTable("waits", "Startup and command times", "seconds", rows, note_text, "lower")

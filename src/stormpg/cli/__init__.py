@@ -1,5 +1,5 @@
-"""The command `stormpg`. Its parts register themselves: about (list, doctor), training, render, studies, report,
-tuning, bench and theory.
+"""The command `stormpg`. Its modules register their commands when imported: about (list, doctor), training, render, studies,
+report, tuning, bench and theory.
 """
 
 import signal
@@ -18,7 +18,7 @@ __all__ = ["about", "bench", "main", "render", "report", "studies", "theory", "t
 
 
 def main() -> None:
-    """Run the command; a mistake in the input is one line and exit code 2."""
+    """Run the command. A mistake in the input prints one line and exits with code 2."""
     before = signal.signal(signal.SIGTERM, terminate)
     try:
         warnings.showwarning = show_warning
@@ -33,11 +33,11 @@ def main() -> None:
         stopped(interrupted.error)
     except (KeyboardInterrupt, Terminated) as error:
         stopped(error)
-    except OSError as error:  # a name that is too long, a full disk, a folder that may not be read
+    except OSError as error:  # a name that is too long, a full disk, a folder without read permission
         where = f"{error.filename}: " if error.filename else ""
-        fail(f"{where}{error.strerror or error}. Give another file or folder, or make room.")
+        fail(f"{where}{error.strerror or error}. Give another file or folder, or free some disk space.")
     except Exception as error:
-        if not hasattr(error, "format_message"):  # what the command-line parser raises has it
+        if not hasattr(error, "format_message"):  # only errors of the command-line parser have it
             raise
         fail(error.format_message())
     finally:
@@ -45,10 +45,10 @@ def main() -> None:
 
 
 def stopped(error: BaseException) -> None:
-    """What was done before a signal came, and how to resume it."""
+    """Print what was done before the signal and how to resume, and exit."""
     result = getattr(error, "result", None)
     done = "" if result is None else f" at {int(result.states.trajectories.min())} trajectories"
-    notes = getattr(error, "__notes__", ()) or ("Nothing was kept: there was no --out.",) * (result is not None)
+    notes = getattr(error, "__notes__", ()) or ("Nothing was saved, because --out was not given.",) * (result is not None)
     out.print(f"Stopped{done}. {' '.join(notes)}".strip(), soft_wrap=True)
     sys.exit(128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM))
 
@@ -56,7 +56,7 @@ def stopped(error: BaseException) -> None:
 def show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
 ) -> None:
-    """The library's own warnings in one line, without the line of code that they come from."""
+    """Print the library's own warnings in one line, without the source line."""
     if issubclass(category, StormpgWarning):
         say(f"warning: {message}")
     else:
@@ -64,9 +64,11 @@ def show_warning(
 
 
 def fail(message: str, code: int = 2) -> None:
+    """Print an error in one line, and exit."""
     say(message)
     sys.exit(code)
 
 
 def say(message: str) -> None:
+    """Print one line on standard error."""
     err.print(f"stormpg: {' '.join(message.split())}", soft_wrap=True)

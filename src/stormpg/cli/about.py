@@ -1,4 +1,4 @@
-"""What there is: list, doctor."""
+"""The commands list and doctor."""
 
 import importlib.metadata
 import inspect
@@ -17,7 +17,7 @@ from stormpg.report.terminal import out, table
 
 @app.command("list")
 def list_command(as_json: Json = False) -> None:
-    """The environments, and the algorithms with their settings."""
+    """List the environments, and the algorithms with their settings."""
     environments = {name: make(name) for name in ENVIRONMENTS}
     algorithms = {
         name: {p.name: p.default for p in inspect.signature(make).parameters.values()} for name, make in ALGORITHMS.items()
@@ -36,13 +36,14 @@ def list_command(as_json: Json = False) -> None:
 
 
 def describe_space(space: Any) -> str:
+    """A space in a few words."""
     return f"{space.n} choices" if isinstance(space, Discrete) else f"{'×'.join(map(str, space.shape))} numbers"
 
 
 @app.command("doctor")
 def doctor_command(as_json: Json = False) -> None:
-    """Versions, devices, and what is missing."""
-    needed = (
+    """Show versions and devices, and which packages are missing."""
+    required = (
         "jax",
         "jaxlib",
         "optax",
@@ -60,41 +61,42 @@ def doctor_command(as_json: Json = False) -> None:
     )
     optional = {
         "gymnasium": "environments outside JAX",
-        "equinox": "your own networks as modules",
-        "box2d": "rllab's real engine",
-        "mujoco": "Gymnasium's robots",
+        "equinox": "custom networks as modules",
+        "box2d": "rllab's physics engine",
+        "mujoco": "Gymnasium's MuJoCo environments",
         "gymnax": "gymnax: environments",
         "brax": "brax: environments",
-        "imageio-ffmpeg": "films as MP4",
+        "imageio-ffmpeg": "videos as MP4",
         "tensorboardX": "--log tensorboard",
         "wandb": "--log wandb",
         "mlflow": "--log mlflow",
-        "onnx": "export of policies",
+        "onnx": "exporting policies",
         "optuna": "tune",
         "optuna-dashboard": "tune --dashboard",
         "psycopg": "searches in PostgreSQL",
         "ray": "--workers ray and --rollout-workers",
     }
-    found = {name: version_of(name) for name in (*needed, *optional)}
-    rows = [["python", platform.python_version(), "needed"]]
-    rows += [[name, found[name] or "missing", "needed"] for name in needed]
+    found = {name: version_of(name) for name in (*required, *optional)}
+    rows = [["python", platform.python_version(), "required"]]
+    rows += [[name, found[name] or "missing", "required"] for name in required]
     rows += [[name, found[name] or "missing", f"optional: {use}"] for name, use in optional.items()]
     table("Packages", ("package", "version", ""), rows)
     devices = [[str(d.id), d.platform, d.device_kind] for d in jax.devices()]
     table("Devices", ("number", "platform", "kind"), devices)
-    missing = [name for name in needed if found[name] is None]
+    missing = [name for name in required if found[name] is None]
     if missing:
         raise InputError(f"missing: {', '.join(missing)}. Install with: pip install {' '.join(missing)}")
     fast = in_force()
-    told = lambda good: "in force" if good else "not known to this version of XLA, left out"
-    table("Compilation", ("asked for", ""), [[name, told(good)] for name, good in fast.items()])
-    kept = getattr(jax.config, "jax_compilation_cache_dir", None)
-    where = f"kept in {kept}" if kept else "not kept"
-    out.print(f"All that is needed is here. Compiled programs are {where}.", highlight=False)
+    states = {True: "in effect", False: "unknown to this version of XLA, not used"}
+    table("Compilation", ("option", ""), [[name, states[bool(good)]] for name, good in fast.items()])
+    folder = getattr(jax.config, "jax_compilation_cache_dir", None)
+    cached = f"cached in {folder}" if folder else "not cached"
+    out.print(f"All required packages are installed. Compiled programs are {cached}.", highlight=False)
     finish(as_json, {"versions": found, "devices": [d.device_kind for d in jax.devices()], "compilation": fast})
 
 
 def version_of(package: str) -> str | None:
+    """The installed version of a package; None if it is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

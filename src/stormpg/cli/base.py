@@ -1,4 +1,4 @@
-"""What all commands share: the application, common flags, the machine-readable last line."""
+"""Shared by all commands: the application, common flags, the machine-readable last line."""
 
 import inspect
 import json
@@ -16,14 +16,14 @@ from stormpg.runs.options import POLICY_OPTIONS, algorithm_options, without_secr
 
 
 class Interrupted(BaseException):
-    """Ctrl-C on its way through the command-line parser, which would make a bare exit code of it."""
+    """Carries a Ctrl-C through the command-line parser, which would otherwise reduce it to an exit code."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands, out of which a Ctrl-C comes with all that it says."""
+    """The group of commands. It passes a Ctrl-C on as `Interrupted`, with its notes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -37,16 +37,16 @@ app = typer.Typer(
 )
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
-Json = Annotated[bool, typer.Option("--json", help="Print a last line in JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a last line as JSON.")]
 Workers = Annotated[
     str | None, typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster on this machine) or ray://HOST:PORT.")
 ]
-ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; a study that is there is resumed.")]
-Config = Annotated[Path | None, typer.Option("--config", help="TOML file of defaults; its keys are the flags' names.")]
+ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; an existing study is resumed.")]
+Config = Annotated[Path | None, typer.Option("--config", help="TOML file with defaults; its keys are the names of the flags.")]
 
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each setting of the algorithms and policies; they arrive as its `settings`."""
+    """Add a flag for each setting of the algorithms and policies to a command, which receives them as `settings`."""
     own = list(inspect.signature(function).parameters.values())[:-1]
     more = [
         inspect.Parameter(
@@ -68,23 +68,23 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def flag(name: str, kind: type, text: str) -> Any:
-    """An option whose text `options` reads, so that a wrong value gets the message a wrong argument gets."""
+    """An option that arrives as text and is read by `runs.options`, so that wrong values get the library's error messages."""
     metavar = None if kind is bool else {float: "NUMBER", int: "INTEGER"}.get(kind, "NAME")
     return typer.Option(f"--{name.replace('_', '-')}", help=text, metavar=metavar, show_default=False)
 
 
 def setting_help(name: str) -> str:
-    """Which algorithms have a setting."""
+    """The help text of a setting: the algorithms that have it."""
     users = [a for a, make in ALGORITHMS.items() if name in inspect.signature(make).parameters]
     return "a setting of the policy" if not users else "all algorithms" if len(users) == len(ALGORITHMS) else ", ".join(users)
 
 
 def finish(as_json: bool, content: Any) -> None:
-    """The machine-readable last line."""
+    """Print the machine-readable last line, if requested."""
     if as_json:
         print(json.dumps(content, default=str))
 
 
 def this_command() -> str:
-    """The command as it was given, but for passwords."""
+    """The command as it was given, without passwords."""
     return shlex.join(["stormpg", *(without_secrets(word) for word in sys.argv[1:])])

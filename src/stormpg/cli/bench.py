@@ -1,4 +1,4 @@
-"""Speed: bench."""
+"""The command bench."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +9,15 @@ from stormpg.cli.base import Json, app, finish
 from stormpg.report.terminal import doing, out, table
 
 Files = Annotated[Path, typer.Option("--out", help="Folder for the result and its plots.")]
-Against = Annotated[Path | None, typer.Option(help="An earlier result: name what got slower since.")]
-Tables = Annotated[str | None, typer.Option(help="Some of the tables, with commas between. [all; with --quick five of them]")]
+Against = Annotated[Path | None, typer.Option(help="An earlier result; lists the rows that got slower.")]
+Tables = Annotated[str | None, typer.Option(help="Comma-separated names of tables. [all; with --quick five of them]")]
 Load = Annotated[Path | None, typer.Option(help="Show a stored result instead of measuring.")]
-Readme = Annotated[Path | None, typer.Option(help="Write the table of this file, between its marks.")]
+Readme = Annotated[Path | None, typer.Option(help="Update the tables in this file, between its marks.")]
 
 
 @app.command("bench")
 def bench_command(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases; ends in three minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases; takes three minutes.")] = False,
     tables: Tables = None,
     against: Against = None,
     load: Load = None,
@@ -25,7 +25,7 @@ def bench_command(
     folder: Files = Path("benchmarks/results"),
     as_json: Json = False,
 ) -> None:
-    """Speed here, beside C and other libraries; what a person waits for; how time and memory grow."""
+    """Measure the speed on this machine, compared with C and other libraries; startup times; growth of time and memory."""
     from stormpg.bench import tables as stored_tables
     from stormpg.bench.run import QUICK, TABLES, bench, measurable
 
@@ -35,19 +35,19 @@ def bench_command(
         result = stored_tables.read(load)
     else:
         with doing("bench") as tell:
-            for result in bench(names, quick, tell):  # stored after each table, so that little is lost
+            for result in bench(names, quick, tell):  # stored after each table, so that little is lost if it stops
                 stored = stored_tables.store(result, folder)
     for one in result["tables"]:
         table(one["title"], *stored_tables.cells(one), one["note"] or None)
     if not load:
-        out.print(f"Written to {stored} and, as figures, to {stored.with_suffix('')}", highlight=False, soft_wrap=True)
+        out.print(f"Written to {stored}; figures are in {stored.with_suffix('')}", highlight=False, soft_wrap=True)
     if readme:
         stored_tables.write_readme(result, readme)
-    lost = list(stored_tables.slower(result, old)) if old else []
+    slower_rows = list(stored_tables.slower(result, old)) if old else []
     if old:
         both = stored_tables.compared(result, old)
-        said = "Nothing got slower" if not lost else f"{len(lost)} got slower"
-        out.print(f"{said}, of {both} rows that both results have ({old['date']} and {result['date']}).", highlight=False)
-        for name, ratio in lost:
-            out.print(f"  {name}: {ratio:.2f} of the speed before", highlight=False)
-    finish(as_json, {**result, "slower": dict(lost)})
+        summary = "None got slower" if not slower_rows else f"{len(slower_rows)} got slower"
+        out.print(f"{summary}, of {both} rows that both results have ({old['date']} and {result['date']}).", highlight=False)
+        for name, ratio in slower_rows:
+            out.print(f"  {name}: {ratio:.2f} of the earlier speed", highlight=False)
+    finish(as_json, {**result, "slower": dict(slower_rows)})

@@ -1,4 +1,4 @@
-"""Looking at a policy: render."""
+"""The command render."""
 
 import os
 from pathlib import Path
@@ -15,18 +15,20 @@ from stormpg.runs.run_folder import ITERATES
 def render_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     file: Annotated[Path, typer.Option("--out", help="File to write, .gif or .mp4.")] = Path("run.gif"),
-    seed: Annotated[int | None, typer.Option(help="Which seed of the run; its first one by default.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run; the first one by default.")] = None,
     which: Annotated[str, typer.Option(help=f"The iterate: {', '.join(ITERATES)}.")] = "last",
-    sampled: Annotated[bool, typer.Option("--sampled", help="Sample actions, instead of the mode of the policy.")] = False,
-    fps: Annotated[float | None, typer.Option(help="Frames a second; the environment's own by default.")] = None,
+    sampled: Annotated[
+        bool, typer.Option("--sampled", help="Sample actions instead of taking the mode of the policy.")
+    ] = False,
+    fps: Annotated[float | None, typer.Option(help="Frames per second; the environment's own by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play an episode with the policy of a run, and write it as a film."""
-    for kind in ("VIDEO", "AUDIO"):  # pictures of pygame need neither a screen nor a loudspeaker, and it asks for both
+    """Play an episode with the policy of a run, and write it as a video."""
+    for kind in ("VIDEO", "AUDIO"):  # pygame would open a screen and an audio device, and neither is needed here
         os.environ.setdefault(f"SDL_{kind}DRIVER", "dummy")
     from stormpg.films.render import render
 
     made = render(run, file, which=which, deterministic=not sampled, policy_seed=seed, fps=fps)
     steps, total = made.lengths[0], made.returns[0]
-    out.print(f"Written to {made.file}: {steps} steps, return {total:.2f}, {made.fps:g} frames a second", highlight=False)
+    out.print(f"Written to {made.file}: {steps} steps, return {total:.2f}, {made.fps:g} frames per second", highlight=False)
     finish(as_json, {"file": str(made.file), "which": which, "steps": steps, "return": total, "fps": made.fps})

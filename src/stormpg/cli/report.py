@@ -1,4 +1,4 @@
-"""Reports: report, of a folder that reproduce, compare, tune or theory has written."""
+"""The command report, for folders that train, reproduce, compare, tune or theory has written."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,27 +20,27 @@ from stormpg.studies.workspace import Workspace
 
 @app.command("report")
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the one folder of a study.")],
-    folder: Annotated[Path | None, typer.Option("--out", help="Where to write; a study's own folder by default.")] = None,
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the folder of one study.")],
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder to write to; a study's own folder by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Build figures and page again from what is stored; nothing is trained."""
+    """Rebuild the figures and the page from stored runs, without training."""
     if len(runs) == 1 and (runs[0] / ABOUT).is_file():
         if folder is not None and folder != runs[0]:
-            raise InputError(f"{runs[0]} is a study, whose report goes into its own folder: leave out --out {folder}.")
+            raise InputError(f"{runs[0]} is a study, and its report is written to its own folder: leave out --out {folder}.")
         rebuild(runs[0], as_json)
     else:
         folder = folder or Path("report")
-        with legible(f"what {' and '.join(map(str, runs))} hold"):
+        with legible(f"the content of {' and '.join(map(str, runs))}"):
             show(comparison.report_runs(runs, folder, [this_command()]), folder, as_json)
 
 
 def rebuild(root: Path, as_json: bool) -> None:
-    """The report of a study from its stored runs."""
+    """Rebuild the report of a study from its stored runs."""
     about, file = read_about(root), root / ABOUT
     kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
     workspace, tuned = Workspace(root, train=False), (root / "tuning").is_dir()
-    with legible(f"what {root} holds"):
+    with legible(f"the content of {root}"):
         if kind == "reproduce":
             plan = as_record(reproduction.Plan, about, str(file), {"trajectories": LIMIT})
             show(reproduction.reproduce(workspace, plan, tuned, [this_command()]), root, as_json)

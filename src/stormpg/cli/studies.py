@@ -1,4 +1,4 @@
-"""Studies: reproduce, compare, report."""
+"""The commands reproduce and compare."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +16,9 @@ from stormpg.studies.verdicts import count_verdicts
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workspace
 
-Seeds = Annotated[int, typer.Option(min=2, help="How many.")]
-Baseline = Annotated[str | None, typer.Option(help="For all algorithms; their own by default.")]
-Decay = Annotated[float | None, typer.Option(help="Of the learning rate: η_t = η · decay^(t / decay-every).")]
+Seeds = Annotated[int, typer.Option(min=2, help="Number of seeds.")]
+Baseline = Annotated[str | None, typer.Option(help="Baseline of all algorithms; their own by default.")]
+Decay = Annotated[float | None, typer.Option(help="Decay of the learning rate: η_t = η · decay^(t / decay-every).")]
 DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
 
 
@@ -26,15 +26,15 @@ DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
 def reproduce_command(
     folder: ResultsFolder = Path("results"),
     seeds: Seeds = 30,
-    full: Annotated[bool, typer.Option("--full", help="Also equal tuning, robustness and variance.")] = False,
-    trajectories: Annotated[int | None, typer.Option(min=91, help="Cut every budget, for a quick look.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Also run equal tuning, robustness and variance.")] = False,
+    trajectories: Annotated[int | None, typer.Option(min=91, help="Limit every budget, for a quick look.")] = None,
     baseline: Baseline = None,
     decay: Decay = None,
     decay_every: DecayEvery = None,
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """The paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
+    """Repeat the paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
     share_device()
     plan = reproduction.Plan(seeds, trajectories, baseline=baseline, decay=decay, decay_every=decay_every)
     with workers(where) as those, unit_bar("reproduce") as report:
@@ -45,11 +45,11 @@ def reproduce_command(
 @app.command("compare")
 def compare_command(
     env: Annotated[str, typer.Argument(help="The environment, see `stormpg list`.")],
-    algorithms: Annotated[str, typer.Option(help="Names with commas between.")] = "gpomdp,svrpg,srvr-pg,storm-pg",
+    algorithms: Annotated[str, typer.Option(help="Comma-separated names.")] = "gpomdp,svrpg,srvr-pg,storm-pg",
     trajectories: Annotated[int, typer.Option(min=1, help="Budget of each run.")] = 1000,
     seeds: Seeds = 30,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Also tune all of them equally.")] = False,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Maximum steps of an episode.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Also tune all algorithms with equal budgets.")] = False,
     baseline: Baseline = None,
     decay: Decay = None,
     decay_every: DecayEvery = None,
@@ -57,23 +57,23 @@ def compare_command(
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Several algorithms on one environment, with the same page and the same statistics as `reproduce`."""
+    """Compare several algorithms on one environment, with the same page and statistics as `reproduce`."""
     share_device()
     names = check_algorithms([name.strip() for name in algorithms.split(",") if name.strip()])
-    switches = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
-    wanted = comparison.Comparison(env, tuple(names), trajectories, seeds, horizon, **switches)  # type: ignore[arg-type]
+    sizes = (trajectories, seeds, horizon)
+    wanted = comparison.Comparison(env, tuple(names), *sizes, baseline=baseline, decay=decay, decay_every=decay_every)
     with workers(where) as those, unit_bar("compare") as report:
         data = comparison.compare(Workspace(folder, report, workers=those), wanted, tune, [this_command()])
     show(data, folder, as_json)
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    """Results and verdicts in the terminal, and where the rest is."""
+    """Print results and verdicts, and where the files are."""
     headings = [protocol["short"] for protocol in data["protocols"].values()]
     for env in data["environments"]:
         table(env["title"], ("return at the end", *headings), result_rows(data, env))
     for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
-        table(f"What the paper says, on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
+        table(f"Claims of the paper on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
     if data["claims"]:
         out.print(f"{LEGEND} Intervals are in tables.md.", highlight=False)
         for key, protocol in data["protocols"].items():
@@ -81,7 +81,9 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
             out.print(f"{protocol['label']}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()), highlight=False)
         for sentence in multiplicity(data):
             out.print(sentence, highlight=False)
-    out.print(f"Open {folder / 'report.html'}; figures, tables.md, claims.json and all runs are beside it.", highlight=False)
+    out.print(
+        f"Open {folder / 'report.html'}; figures, tables.md, claims.json and all runs are in the same folder.", highlight=False
+    )
     claims = {claim["id"]: {k: r["verdict"] for k, r in claim["results"].items()} for claim in data["claims"]}
     finals = {
         env["name"]: {

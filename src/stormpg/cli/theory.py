@@ -1,10 +1,10 @@
-"""The theory: `theory all` (the laboratory) and `theory advise`."""
+"""The commands `theory all` (the laboratory) and `theory advise`."""
 
 import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,10 @@ from stormpg.runs.options import POLICY_OPTIONS, Job, write_toml
 from stormpg.studies.study import ABOUT
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workspace
+
+if TYPE_CHECKING:
+    from stormpg.theory.advice import Pilot
+    from stormpg.theory.bounds import Constants, Prescription
 
 theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
 app.add_typer(theory, name="theory")
@@ -30,7 +34,7 @@ def all_command(
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Lemmas, tracking errors, rates, the adviser and the map: figures, tables and a page."""
+    """Check the lemmas, tracking errors, rates, the adviser and the map: figures, tables and a page."""
     from stormpg.theory import findings, laboratory
 
     share_device()
@@ -41,7 +45,7 @@ def all_command(
 
 
 def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
-    """The report again, from what its folder holds."""
+    """Rebuild the report from the content of its folder."""
     from stormpg.theory import findings, laboratory
 
     size = laboratory.size_of(about, workspace.root / ABOUT)
@@ -49,34 +53,40 @@ def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    """Verdicts and the shorter tables in the terminal, and where the rest is."""
+    """Print verdicts and the shorter tables, and where the files are."""
     columns = list(data["protocols"])
-    cell = lambda found: f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
-    rows = [[c["sentence"], *(cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
-    table("Left over right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
+    rows = [[c["sentence"], *(verdict_cell(c["results"].get(key)) for key in columns)] for c in data["claims"]]
+    table("Left side divided by right side", ("inequality", *(data["protocols"][key]["label"] for key in columns)), rows)
     slopes = next(t for t in data["tables"] if t["title"] == "Rates")
     table(slopes["caption"], slopes["heads"][:3], [row[:3] for row in slopes["rows"]])
     pays = next(t for t in data["tables"] if t["title"] == "Where variance reduction pays")
     out.print(pays["caption"] + ".", highlight=False)
-    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are beside it.", highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures, tables.md and claims.json are in the same folder.", highlight=False)
     verdicts = {c["id"]: {key: r["verdict"] for key, r in c["results"].items() if r} for c in data["claims"]}
     finish(as_json, {"folder": str(folder), "claims": verdicts, "slopes": {row[0]: row[2] for row in slopes["rows"]}})
+
+
+def verdict_cell(found: Mapping[str, Any] | None) -> str:
+    """A verdict as a symbol and its figure; a dash if there is none."""
+    return f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
 
 
 @theory.command("advise")
 @with_settings
 def advise_command(
     env: Annotated[str, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")],
-    epsilon: Annotated[float, typer.Option(help="The gradient's norm that is wanted in the end.")],
-    variant: Annotated[str, typer.Option(help=f"The one to write: {', '.join(VARIANTS)}.")] = "measured",
-    pilot: Annotated[int, typer.Option(min=10, help="Trajectories that the adviser may sample.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the pilot batch.")] = 0,
-    horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
+    epsilon: Annotated[float, typer.Option(help="Target for the norm of the gradient.")],
+    variant: Annotated[str, typer.Option(help=f"The settings to write: {', '.join(VARIANTS)}.")] = "measured",
+    pilot: Annotated[int, typer.Option(min=10, help="Trajectories in the pilot batch.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the pilot batch.")] = 0,
+    horizon: Annotated[
+        str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
+    ] = None,
     toml: Annotated[Path, typer.Option("--out", help="TOML file for `stormpg train --config`.")] = Path("advice.toml"),
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Settings for STORM-PG and its rivals from a pilot batch, by theory and in practice."""
+    """Recommend settings for STORM-PG and the other methods from a pilot batch, by theory and in practice."""
     from stormpg.theory import advice
 
     choose("variant", variant, VARIANTS)
@@ -105,7 +115,9 @@ def advise_command(
     for warning in warnings:
         out.print(f"Warning, {warning}", highlight=False)
     if variant not in (*prescribed, "practical"):
-        raise InputError(f"with gamma = {gamma:g} L_d is infinite, and Corollary 1 as stated says nothing: another --variant.")
+        raise InputError(
+            f"with gamma = {gamma:g} L_d is infinite, so Corollary 1 as stated gives no settings: choose another --variant."
+        )
     chosen = practical if variant == "practical" else {**prescribed[variant]["storm-pg"].settings, "optimizer": "sgd"}
     budget = {} if variant == "practical" else {"trajectories": prescribed[variant]["storm-pg"].trajectories}
     given = {name: value for name, value in policy_settings.items() if value is not None}
@@ -119,36 +131,41 @@ def advise_command(
 
 
 def typed(given: dict[str, Any]) -> dict[str, Any]:
-    """Flags come as text; a TOML file has numbers."""
+    """The values of flags, which arrive as text, as a TOML file has them: numbers as numbers."""
     return {name: float(value) if POLICY_OPTIONS[name] is float else value for name, value in given.items()}
 
 
-def show_constants(found: Any, constants: Any, proof: float) -> None:
-    how = lambda name: "exact" if name in found.exact else f"{found.trajectories} trajectories"
+def show_constants(found: "Pilot", constants: "Constants", proof: float) -> None:
+    """Print the constants of the pilot batch and the bounds that follow from them."""
+
+    def how(name: str) -> str:
+        return "exact" if name in found.exact else f"{found.trajectories} trajectories"
+
     rows = [
         ("R", "largest reward", found.R, how("R")),
         ("M", "largest score", found.M, how("M")),
         ("N", "largest Hessian of log π", found.N, how("N")),
         ("σ²", "variance of d(ξ₀)", found.sigma2, how("sigma2")),
         ("φ²", "variance of a trajectory's weight, one step", found.phi2, how("phi2")),
-        ("Δ", "bound of L* − L(ξ₀)", found.gap, how("gap")),
+        ("Δ", "bound on L* − L(ξ₀)", found.gap, how("gap")),
         ("‖∇L‖²", "at ξ₀", found.signal, how("signal")),
         ("L_d", "NR/(1−γ)²", constants.L_d, "formula"),
         ("C_γ", "as the proof needs it", proof, "formula"),
         ("C_γ", "over one step", math.sqrt(found.ratio), how("difference")),
     ]
-    table("What was seen", ("", "", "value", "from"), [(a, b, f"{value:.4g}", d) for a, b, value, d in rows])
+    table("Constants", ("", "", "value", "from"), [(a, b, f"{value:.4g}", d) for a, b, value, d in rows])
 
 
-def show_prescriptions(prescribed: Any) -> None:
-    names = {"measured": "constants as measured", "proved": "bounds, as proved", "stated": "bounds, as stated"}
+def show_prescriptions(prescribed: "Mapping[str, Mapping[str, Prescription]]") -> None:
+    """Print the settings that theory prescribes for each method."""
+    names = {"measured": "measured constants", "proved": "bounds, as proved", "stated": "bounds, as stated"}
     for how in (how for how in names if how in prescribed):
         numbers = {name: (p.S0, p.B, p.m, p.alpha, p.eta, p.T, p.trajectories) for name, p in prescribed[how].items()}
         rows = [[name, *("–" if x is None else short(x) for x in values)] for name, values in numbers.items()]
-        title = f"What theory prescribes with {names[how]}"
+        title = f"Settings prescribed by theory, with {names[how]}"
         table(title, ("method", "S0", "B", "m", "α", "η", "T", "trajectories"), rows)
 
 
 def short(value: float) -> str:
-    """Three figures, and a short exponent."""
+    """A number with three significant digits and a short exponent."""
     return re.sub(r"e([+-])0*", lambda sign: f"e{sign[1].replace('+', '')}", f"{value:.3g}")

@@ -1,4 +1,4 @@
-"""Training and what goes with it: train, evaluate."""
+"""The commands train and evaluate."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +16,11 @@ from stormpg.runs.logs import open_logs
 from stormpg.runs.options import Job, from_flag
 from stormpg.runs.result import Result
 from stormpg.runs.run_folder import ITERATES
+from stormpg.runs.table import WINDOW
 from stormpg.train import train as run_training
 
-Seconds = Annotated[float, typer.Option(min=0, help="Between two checkpoints in --out, at most.")]
-Iterations = Annotated[int | None, typer.Option(min=1, help="Likewise in iterations.")]
+Seconds = Annotated[float, typer.Option(min=0, help="Maximum seconds between two checkpoints in --out.")]
+Iterations = Annotated[int | None, typer.Option(min=1, help="Maximum iterations between two checkpoints in --out.")]
 Logs = Annotated[list[str] | None, typer.Option("--log", help="tensorboard, wandb, mlflow or csv; may be given several times.")]
 
 
@@ -28,14 +29,20 @@ Logs = Annotated[list[str] | None, typer.Option("--log", help="tensorboard, wand
 def train_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
-    trajectories: Annotated[str | None, flag("trajectories", int, "Budget, large batches included. [4000]")] = None,
-    steps: Annotated[str | None, flag("steps", int, "Budget of environment steps of each seed. [none]")] = None,
-    seeds: Annotated[str | None, flag("seeds", int, "How many. [30]")] = None,
-    seed: Annotated[str | None, flag("seed", int, "The first one. [0]")] = None,
-    horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
+    trajectories: Annotated[
+        str | None, flag("trajectories", int, "Budget of each seed, large batches included. [4000]")
+    ] = None,
+    steps: Annotated[str | None, flag("steps", int, "Budget of each seed in environment steps. [none]")] = None,
+    seeds: Annotated[str | None, flag("seeds", int, "Number of seeds. [30]")] = None,
+    seed: Annotated[str | None, flag("seed", int, "The first seed. [0]")] = None,
+    horizon: Annotated[
+        str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
+    ] = None,
     async_envs: Annotated[bool | None, typer.Option("--async-envs", help="gym: one process for each environment.")] = None,
-    env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: seconds that a step may take.")] = None,
-    rollout_workers: Annotated[str | None, flag("rollout_workers", int, "gym: play episodes on so many Ray actors.")] = None,
+    env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: maximum seconds of a step.")] = None,
+    rollout_workers: Annotated[
+        str | None, flag("rollout_workers", int, "gym: number of Ray actors that play episodes.")
+    ] = None,
     config: Config = None,
     folder: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Resume the run in this folder.")] = None,
@@ -45,13 +52,13 @@ def train_command(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Train many seeds at once. Defaults for a pair of the paper are its Tables 2 and 3."""
+    """Train many seeds at once. For the paper's pairs of environment and algorithm, the defaults are its Tables 2 and 3."""
     flags: dict[str, Any] = {
         **{"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon},
         **{"async_envs": async_envs, "env_timeout": env_timeout, "steps": steps},
         **settings,
     }
-    # No part of what is computed, so that a run may be resumed with another number of them.
+    # The number of workers does not change the result, so a run may be resumed with another number.
     workers = None if rollout_workers is None else from_flag("rollout_workers", rollout_workers, int)
     if resume is not None:
         given = [f"--{name.replace('_', '-')}" for name, value in {**flags, "out": folder}.items() if value is not None]
@@ -83,17 +90,17 @@ FINISHED = "This run is finished: there is nothing left to do."
 
 
 def resuming(env: Any) -> str:
-    """What resuming an environment means."""
+    """The message on resuming a run: what is restored."""
     if not env.in_jax:
         return (
-            "Resuming. Every episode begins with a reset to its own seed; what the environment keeps from one episode to the "
-            "next besides that is not restored."
+            "Resuming. Every episode starts with a reset to its own seed. Any other state that the environment keeps between "
+            "episodes is not restored."
         )
-    return "Resuming, bit for bit as if it had not stopped."
+    return "Resuming. The result will be bit for bit that of an uninterrupted run."
 
 
 def show_result(result: Result, folder: Path | None) -> None:
-    """The end of the run, over all seeds."""
+    """Print the final returns of a run, over all seeds."""
     end, summary = result.final_return()[0], run_folder.summary(result)
     headings = ("algorithm", "seeds", "trajectories", "mean", "worst", "best", "diverged", "seconds")
     numbers = [str(len(end)), str(summary["trajectories"]), f"{end.mean():.2f}", f"{end.min():.2f}", f"{end.max():.2f}"]
@@ -102,7 +109,7 @@ def show_result(result: Result, folder: Path | None) -> None:
         result.env.name,
         headings,
         [row],
-        "Undiscounted return over the last 50 trajectories: mean of all seeds, worst and best seed.",
+        f"Undiscounted return over the last {WINDOW} trajectories: mean over all seeds, worst and best seed.",
     )
     if folder is not None:
         out.print(f"Written to {folder}", highlight=False)
@@ -111,13 +118,15 @@ def show_result(result: Result, folder: Path | None) -> None:
 @app.command("evaluate")
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    episodes: Annotated[int, typer.Option(min=1, help="For each seed.")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes for each policy.")] = 100,
     which: Annotated[str, typer.Option(help=f"The iterate: {', '.join(ITERATES)}.")] = "last",
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the mode of the policy.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the episodes; every policy of the run gets different ones.")] = 0,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Take the mode of the policy instead of sampling.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes; every policy of the run gets its own episodes.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Play fresh episodes with the policies of a run."""
+    """Evaluate the policies of a run on new episodes."""
     loaded = run_folder.Run(run)
     means = np.array(
         [

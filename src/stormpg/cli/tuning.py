@@ -1,4 +1,4 @@
-"""Tuning: tune."""
+"""The command tune."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ import threading
 import time
 import webbrowser
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -37,27 +38,33 @@ DATABASE = "study.db"
 def tune_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="How many settings are tried, pruned ones included.")] = 64,
-    seeds: Annotated[str | None, flag("seeds", int, "Of each trial, as one batch. [16]")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try, including pruned ones.")] = 64,
+    seeds: Annotated[str | None, flag("seeds", int, "Seeds of each trial, run as one batch. [16]")] = None,
     trajectories: Annotated[str | None, flag("trajectories", int, "Budget of a trial that is not pruned. [500]")] = None,
-    objective: Annotated[str, typer.Option(help="area, last or threshold; the IQM over seeds of each.")] = "area",
-    threshold: Annotated[float | None, typer.Option(help="The return to be reached, for --objective threshold.")] = None,
+    objective: Annotated[str, typer.Option(help="area, last or threshold; each is an IQM over seeds.")] = "area",
+    threshold: Annotated[float | None, typer.Option(help="The return to reach, for --objective threshold.")] = None,
     space: Annotated[Path | None, typer.Option("--space", help="TOML file with the search space.")] = None,
-    generation: Annotated[int, typer.Option(min=2, help="Trials asked for at once; those of one shape are packed.")] = 16,
-    halving: Annotated[bool, typer.Option(help="Prune half at a quarter and at a half of the budget.")] = True,
-    fresh_seeds: Annotated[int, typer.Option(min=2, help="For the best and the default setting in the end.")] = 30,
-    seed: Annotated[str | None, flag("seed", int, "Of the sampler. [0]")] = None,
-    horizon: Annotated[str | None, flag("horizon", int, "Steps of an episode; the environment's own by default.")] = None,
-    storage: Annotated[str | None, typer.Option(help="An Optuna storage's address; SQLite in --out by default.")] = None,
-    study: Annotated[str | None, typer.Option(help="The study's name in the storage; ENV-ALGORITHM by default.")] = None,
-    dashboard: Annotated[bool, typer.Option("--dashboard", help="Open optuna-dashboard, on this machine alone.")] = False,
+    generation: Annotated[int, typer.Option(min=2, help="Trials requested at once; trials of one shape run packed.")] = 16,
+    halving: Annotated[bool, typer.Option(help="Prune half of the trials at 1/4 and at 1/2 of the budget.")] = True,
+    fresh_seeds: Annotated[
+        int, typer.Option(min=2, help="Seeds of the final runs, with the best and the default setting.")
+    ] = 30,
+    seed: Annotated[str | None, flag("seed", int, "Seed of the sampler. [0]")] = None,
+    horizon: Annotated[
+        str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
+    ] = None,
+    storage: Annotated[str | None, typer.Option(help="URL of an Optuna storage; SQLite in --out by default.")] = None,
+    study: Annotated[str | None, typer.Option(help="Name of the study in the storage; ENV-ALGORITHM by default.")] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Open optuna-dashboard, reachable only from this machine.")
+    ] = False,
     config: Config = None,
     folder: ResultsFolder = Path("tuning"),
     where: Workers = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Search for good settings. A setting given by a flag or in the --config file is fixed, the others are tuned."""
+    """Search for good settings. Settings given by flags or in the --config file are fixed, the others are tuned."""
     share_device()
     from stormpg.tune import outcome, search
     from stormpg.tune import storage as studies
@@ -69,13 +76,13 @@ def tune_command(
         most = FRESH_SEED - TUNING_SEED
         raise InputError(f"seeds is {count} and seed {first_seed}; expected 2 to {most} seeds, and a seed of at least 0.")
     if OUTSIDE_OPTIONS.keys() & job.own.keys():
-        raise InputError("tune takes neither --async-envs nor --env-timeout: leave async_envs and env_timeout out.")
+        raise InputError("tune supports neither --async-envs nor --env-timeout: leave async_envs and env_timeout out.")
     name, goal = job.algorithm.name, objective_of(objective, threshold)
     numbers = tuple(range(TUNING_SEED, TUNING_SEED + count))
     problem = Problem(job.given["env"], name, job.own.get("trajectories", 500), numbers, job.horizon, goal)
     default = settings_for(job.env.name, name) | job.settings
     wanted_space = tuned(job, name, space)
-    check(problem, default, wanted_space)  # what is wrong is said before anything is written
+    check(problem, default, wanted_space)  # mistakes are reported before anything is written
     fixed = {key: value for key, value in default.items() if key not in wanted_space}
     usual = {**make_algorithm(name, **parted(default)[0]).settings, **(describe_policy(job.policy) or {})}
     wanted = Search(problem, wanted_space, fixed, usual, trials, generation, halving, first_seed)
@@ -85,7 +92,7 @@ def tune_command(
     about = {"kind": "tune", "study": named, "storage": without_secrets(storage) if storage else None, "fresh": fresh_seeds}
     about |= wanted.about() | {"default": default}
     with workers(where) as those, unit_bar("tune") as progress:
-        if storage:  # which may not answer; only then is anything written here
+        if storage:  # connect first: if the storage does not answer, nothing is written here
             check_folder(folder, about)
             studies.close(studies.open_study(url, named, wanted.about(), goal.direction))
         workspace = Workspace(folder, progress, workers=those)
@@ -102,18 +109,18 @@ def tune_command(
 
 
 def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
-    """The report again, from what its folder holds."""
+    """Rebuild the report from the content of its folder."""
     from stormpg.tune import outcome
     from stormpg.tune import storage as studies
 
     wanted = from_about(about, workspace.root / ABOUT)
     if about["storage"]:
         raise InputError(
-            f"the trials of {workspace.root} are in {about['storage']}: give the `stormpg tune` command again instead."
+            f"the trials of {workspace.root} are in {about['storage']}: run the `stormpg tune` command again instead."
         )
     if not (workspace.root / DATABASE).is_file():
         raise InputError(
-            f"{workspace.root / DATABASE}, which holds the trials, is missing: give the `stormpg tune` command again."
+            f"{workspace.root / DATABASE}, which holds the trials, is missing: run the `stormpg tune` command again."
         )
     goal = wanted.problem.objective.direction
     study = studies.read_study(workspace.root / DATABASE, about["study"], wanted.about(), goal)
@@ -122,34 +129,35 @@ def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
 
 
 def tuned(job: Job, algorithm: str, file: Path | None) -> dict[str, Range | Choices]:
-    """The space: the algorithm's own, or that of a file, without what was given."""
-    policy = getattr(job.policy, "policy", job.policy)  # the one that a normalised policy has inside
+    """The space: the algorithm's own, or that of a file, without the settings that were given."""
+    policy = getattr(job.policy, "policy", job.policy)  # the inner policy of a normalised one
     gaussian = isinstance(policy, Gaussian) and not job.given.get("learn_sigma")
     own = space_for(choose("algorithm", algorithm, ALGORITHMS), gaussian) if file is None else read_space(file, algorithm)
     twice = [name for name in own if name in job.settings]
     if file is not None and twice:
-        raise InputError(f"{twice[0]} is given and also named in {file}: leave out one of them.")
+        raise InputError(f"{twice[0]} is given as a setting and also in {file}: leave out one of them.")
     left = {name: values for name, values in own.items() if name not in job.settings}
     if not left:
-        raise InputError(f"every setting of {algorithm} that would be tuned ({', '.join(own)}) is given: leave one out.")
+        raise InputError(f"all settings of {algorithm} that can be tuned ({', '.join(own)}) are given: leave out at least one.")
     return left
 
 
-def dashboard_module() -> Any:
+def dashboard_module() -> ModuleType:
+    """optuna-dashboard; InputError if it is not installed."""
     try:
         import optuna_dashboard
     except ImportError:
         raise InputError('optuna-dashboard is not installed: pip install "stormpg[dashboard]".') from None
-    return optuna_dashboard
+    module: ModuleType = optuna_dashboard
+    return module
 
 
 def show_at(storage: Any) -> None:
-    """optuna-dashboard on the loopback interface, as long as this process lasts."""
+    """Serve optuna-dashboard on the loopback interface until this process ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serve = lambda: dashboard_module().run_server(storage, "127.0.0.1", port)
-    threading.Thread(target=serve, daemon=True).start()
+    threading.Thread(target=dashboard_module().run_server, args=(storage, "127.0.0.1", port), daemon=True).start()
     address = f"http://127.0.0.1:{port}/"
     out.print(f"Dashboard: {address}", highlight=False)
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -157,15 +165,16 @@ def show_at(storage: Any) -> None:
 
 
 def wait_for_reader(dashboard: bool) -> None:
+    """Keep the dashboard open until Ctrl-C, if the command runs in a terminal."""
     if dashboard and sys.stdin.isatty():
-        out.print("The dashboard stays until Ctrl-C.", highlight=False)
+        out.print("Press Ctrl-C to close the dashboard.", highlight=False)
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 time.sleep(1)
 
 
 def show(data: Any, folder: Path, as_json: bool) -> None:
-    """The best trials, and what became of the best one on fresh seeds."""
+    """Print the best trials, the results on fresh seeds, and where the files are."""
     for one in data["tables"]:
         table(one["title"], one["heads"], one["rows"])
         out.print(one["caption"] + ".", highlight=False)
@@ -173,7 +182,8 @@ def show(data: Any, folder: Path, as_json: bool) -> None:
     for env in data["environments"]:
         table(f"{env['title']}, fresh seeds", ("return at the end", *headings), result_rows(data, env))
     values = ", ".join(f"{name} {value:.5g}" for name, value in data["tuned"]["fresh"].items())
-    out.print(f"The objective on fresh seeds: {values} (trial {data['tuned']['trial']} had {data['tuned']['value']:.5g}).")
+    best = data["tuned"]
+    out.print(f"Objective on fresh seeds: {values} (in the search, trial {best['trial']} had {best['value']:.5g}).")
     out.print(f"Wrote {folder / 'best.toml'}: stormpg train --config {folder / 'best.toml'}", highlight=False)
-    out.print(f"Open {folder / 'report.html'}; figures and tables.md are beside it.", highlight=False)
+    out.print(f"Open {folder / 'report.html'}; figures and tables.md are in the same folder.", highlight=False)
     finish(as_json, {"folder": str(folder), **data["tuned"]})

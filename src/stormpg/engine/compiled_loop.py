@@ -1,7 +1,6 @@
-"""The compiled loop: a chunk of iterations of an environment in JAX is one program over a batch of runs.
+"""The compiled loop, for environments in JAX: a chunk of iterations of a batch of runs is one program.
 
-The unit of a schedule (an epoch, or a single step) is a scan without branches; a chunk is a loop of units over all
-runs at once.
+A unit of a schedule (an epoch, or a single iteration) has no branches. A chunk is a loop over units for all runs together.
 """
 
 import contextlib
@@ -24,10 +23,10 @@ from stormpg.sampling.rollouts import rollout
 from stormpg.schedules import Pattern
 from stormpg.trajectories import RUNS, Batch, over_runs
 
-CHUNK = 32  # units between two returns to Python, at least
-LONGER = 8  # so many times that where units are small: returning costs about a millisecond
-SMALL = 500  # slots (trajectories × horizon of all runs) of a unit for the longest chunk; twice of it, half as long ...
-FEW_BLOCKS = 4  # up to so many, a program that starts them had better be compiled fast than run fast
+CHUNK = 32  # the smallest number of units between two returns to Python
+LONGER = 8  # times as many for small units: returning to Python takes about a millisecond
+SMALL = 500  # time steps (trajectories × horizon of all runs) of a unit up to which chunks have full length
+FEW_BLOCKS = 4  # up to this number, the program that starts them is compiled for short compile time
 
 
 def iterate(setup: Setup, state: State, large: bool, budget: Budget) -> tuple[State, Row]:
@@ -42,8 +41,8 @@ def iterate(setup: Setup, state: State, large: bool, budget: Budget) -> tuple[St
         return learn(setup, state, large, batches)
 
     if setup.algorithm.schedule.by_chance:
-        skip = lambda state: (state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute, state)[1]))
-        after, row = jax.lax.cond(over_runs(live.astype(int)) > 0, compute, skip, state)
+        blank: Row = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute, state)[1])
+        after, row = jax.lax.cond(over_runs(live.astype(int)) > 0, compute, lambda state: (state, blank), state)
     else:
         after, row = compute(state)
     return tree_where(live, after, state), row._replace(live=live)
@@ -53,16 +52,24 @@ def follow(pattern: Pattern, setup: Setup, state: State, budget: Budget) -> tupl
     """The iterations of a pattern, one after the other. Rows are [iterations]."""
     parts = []
     for large, times in pattern:
-        one = lambda state, _, large=large: iterate(setup, state, large, budget)
-        state, rows = jax.lax.scan(one, state, length=times) if times > 1 else one(state, None)
-        parts.append(rows if times > 1 else jax.tree.map(lambda x: x[None], rows))
+        one = functools.partial(iterate, setup, large=large, budget=budget)
+        if times > 1:
+            state, rows = jax.lax.scan(_without_input(one), state, length=times)
+        else:
+            state, rows = one(state)
+            rows = jax.tree.map(lambda x: x[None], rows)
+        parts.append(rows)
     return state, jax.tree.map(lambda *rows: jnp.concatenate(rows), *parts)
 
 
-def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[..., tuple[State, Row | None]]:
-    """`one` for every run of a batch: the runs are the first axis of what it takes and of states, the second of rows.
+def _without_input(one: Callable[[State], tuple[State, Row]]) -> Callable[[State, None], tuple[State, Row]]:
+    return lambda state, _: one(state)
 
-    A lone run is not mapped: with an axis of length one XLA picks slower matrix products.
+
+def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[..., tuple[State, Row | None]]:
+    """Map `one` over a batch of runs: the first axis of its arguments and of states, the second axis of rows.
+
+    A single run is not mapped: with an axis of length one XLA chooses slower matrix products.
     """
 
     def all_runs(*batch: Any) -> tuple[State, Row | None]:
@@ -75,8 +82,10 @@ def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[...,
 
 
 @functools.partial(Program, options=ONCE, static_argnames=("env", "horizon"))
-def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget):
-    """The states of all runs, after the iterations that come before the units. Rows are [iterations, runs], or None."""
+def start(
+    env: Environment, horizon: int, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget
+) -> tuple[State, Row | None]:
+    """The states of all runs after the iterations that precede the units. Rows are [iterations, runs], or None."""
 
     def one(policy: Any, algorithm: Algorithm, seed: Array) -> tuple[State, Row | None]:
         setup, first = Setup(env, horizon, policy, algorithm), algorithm.schedule.first
@@ -87,40 +96,40 @@ def start(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, see
 
 
 def chunk_length(trajectories: int, horizon: int, runs: int) -> int:
-    """How many units make a chunk. `trajectories`: of a unit."""
+    """The number of units of a chunk. `trajectories`: those of a unit."""
     return CHUNK * max(1, LONGER * SMALL // max(SMALL, runs * trajectories * horizon))
 
 
 def unit_cost(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State) -> int:
-    """The trajectories of a unit, at most. The runs are the first axis of all arguments."""
+    """The largest number of trajectories of a unit. The runs are the first axis of all arguments."""
     policy, algorithm, state = jax.tree.map(lambda x: x[0], (policy, algorithm, states))
     setup = Setup(env, horizon, policy, algorithm)
     return sum(times * cost(setup, state, large) for large, times in algorithm.schedule.unit)
 
 
 class Chunk(NamedTuple):
-    """What a chunk of units gives."""
+    """The result of a chunk of units."""
 
     units: Any  # their number
     states: State
     rows: Any  # a `Row` of [units, iterations of a unit, runs]; the first `units` of them count
-    more: Any  # whether a run has more to do
+    more: Any  # whether any run is unfinished
 
 
 @functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
 def chunk(
     env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array
 ) -> Chunk:
-    """Units of all runs, ending early when no run's budget holds another, or all have come to `pause` trajectories."""
+    """Units of all runs. Ends early if no budget allows another one, or all runs have reached `pause` trajectories."""
     pattern = algorithm.schedule.unit
     one = lambda policy, algorithm, state: follow(pattern, Setup(env, horizon, policy, algorithm), state, budget)
-    every_run = jax.jit(over_all_runs(one))  # so that it is traced once, for its shapes and for its use
+    every_run = jax.jit(over_all_runs(one))  # so that it is traced once, for its shapes and its use
     runs, shapes = len(states.trajectories), jax.eval_shape(every_run, policy, algorithm, states)[1]
     length = chunk_length(unit_cost(env, horizon, policy, algorithm, states), horizon, runs)
     blank = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
 
     def going(states: State) -> Array:
-        """Whether a run has more to do."""
+        """Whether any run is unfinished."""
         more = jax.vmap(lambda p, a, s: unfinished(Setup(env, horizon, p, a), s, budget))(policy, algorithm, states)
         return (more & (states.trajectories < pause)).any()
 
@@ -133,13 +142,13 @@ def chunk(
     return Chunk(*done, going(done[1]))
 
 
-start_often = Program(start.function, OFTEN, start.static_argnames)  # slower to compile, and faster to run
+start_often = Program(start.function, OFTEN, start.static_argnames)  # slower to compile, faster to run
 
 
 class CompiledLoop:
-    """How an environment in JAX is run: a chunk of units of a block of runs is one program.
+    """Runs an environment in JAX: a chunk of units of a block of runs is one program.
 
-    `blocks`: their number: each of them starts once. The other arguments are for the loop outside JAX.
+    `blocks`: the number of blocks. The other arguments are for the Python loop.
     """
 
     def __init__(self, env: Environment, horizon: int, blocks: int = 1, *others: Any) -> None:
@@ -149,7 +158,7 @@ class CompiledLoop:
 
     @staticmethod
     def block(runs: int) -> int:
-        """How many runs are computed together on this machine."""
+        """The number of runs of a block on this machine."""
         where = devices()
         if where[0].platform == "cpu":
             return block_size(runs, max(cores(), len(where)))
@@ -165,27 +174,29 @@ class CompiledLoop:
         return start if self.blocks <= FEW_BLOCKS else start_often
 
     def place(self, number: int) -> jax.Device | None:
-        """Where a block is computed; None: as JAX has it."""
+        """The device of a block; None: the default of JAX."""
         return self.devices[number % len(self.devices)] if len(self.devices) > 1 else None
 
     def prepare(self, block: tuple[Any, Algorithm, Any]) -> int:
-        """Compile the program of a chunk while the first batch is sampled. How many blocks may be computed at once."""
+        """Start to compile the program of a chunk. Returns the number of blocks that may be computed at the same time."""
         program = self.lowered(*block, self.place(0))
         self.compiling.submit(as_here(_compile), program)
-        if self.blocks > 1 and calls_a_library(program):  # one block has no other to wait for
+        if self.blocks > 1 and calls_a_library(program):  # a single block cannot deadlock
             return 1 if self.devices[0].platform == "cpu" else len(self.devices)
         return max(cores(), len(self.devices))
 
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
-        return self.starter(self.env, self.horizon, policy, algorithm, seeds, budget)
+        states, rows = self.starter(self.env, self.horizon, policy, algorithm, seeds, budget)
+        return states, rows
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
-        return chunk(self.env, self.horizon, policy, algorithm, states, budget, pause)
+        done: Chunk = chunk(self.env, self.horizon, policy, algorithm, states, budget, pause)
+        return done
 
     def lowered(self, policy: Any, algorithm: Algorithm, seeds: Any, device: jax.Device | None = None) -> Any:
-        """The program of a chunk before it is compiled. What is traced for it is not traced again.
+        """The program of a chunk, traced but not compiled. It is not traced again when it is called.
 
-        `device`: which its arguments are bound to, if they are.
+        `device`: the device of its arguments, if they are committed to one.
         """
         pause = jnp.asarray(0)
         budget = Budget(pause, pause)
@@ -202,14 +213,14 @@ class CompiledLoop:
 
 
 def _compile(program: Any) -> None:
-    """Whoever needs the program waits for this, or meets the same error."""
+    """Compile a program. A caller that needs it waits for this, or gets the same error."""
     with contextlib.suppress(Exception):
         program.compile()
 
 
 def calls_a_library(program: Any) -> bool:
-    """Whether a lowered program calls LAPACK or the like, as a policy or a step of the user's may.
+    """Whether a lowered program calls a library such as LAPACK, as a user's policy or step may.
 
-    Such a call waits for XLA's threads. When several blocks of runs do that at once, they wait for ever.
+    Such a call waits for XLA's threads. If several blocks do so at the same time, they deadlock.
     """
     return "custom_call" in program.as_text()

@@ -1,13 +1,13 @@
-"""One iteration of any algorithm: what it wants sampled, and what it learns from that.
+"""One iteration of any algorithm: what it wants sampled, and what it learns from it.
 
-Nothing here knows how trajectories are sampled, so the same functions serve the compiled loop and environments that live
-outside JAX.
+The functions do not depend on how trajectories are sampled: the compiled loop and the Python loop share them.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from optax.tree_utils import tree_where
 
@@ -19,7 +19,7 @@ from stormpg.trajectories import Batch, discounted, mean_return
 
 
 class State(NamedTuple):
-    """Everything a seed's run consists of."""
+    """The whole state of one run."""
 
     key: Array  # of the seed: it never changes, see `Moment.key`
     params: Tree  # ξ_t
@@ -29,45 +29,46 @@ class State(NamedTuple):
     uniform: Tree  # an iterate drawn uniformly from ξ_0..ξ_{t−1}: Algorithm 1's output
     best: Tree  # the parameters whose own batch, sampled at them, had the largest mean return
     best_return: Array
-    diverged: Array  # whether it once left the finite numbers; its parameters are frozen since
+    diverged: Array  # whether a number became infinite or NaN; the parameters are frozen from then on
     iteration: Array  # t
     trajectories: Array  # sampled so far
-    steps: Array  # of the environment, sampled so far; it stays at LIMIT where it would pass it
+    steps: Array  # environment steps sampled so far, at most LIMIT
 
 
-LIMIT = 2**31 - 1  # of what is counted, in 32 bits
+LIMIT = 2**31 - 1  # of counts, which have 32 bits
 
 
 class Budget(NamedTuple):
-    """What a run may sample: no batch goes beyond the trajectories, and none begins after the steps."""
+    """What a run may sample. No batch exceeds the trajectories, and none starts after the steps are used up."""
 
     trajectories: Any = LIMIT
     steps: Any = LIMIT
 
     def holds(self, state: State, cost: Any) -> Array:
-        """Whether an iteration that samples `cost` trajectories is within it."""
-        return (state.trajectories + cost <= self.trajectories) & (state.steps < self.steps)
+        """Whether an iteration that samples `cost` trajectories fits."""
+        fits: Array = (state.trajectories + cost <= self.trajectories) & (state.steps < self.steps)
+        return fits
 
 
 class Row(NamedTuple):
-    """What is recorded of an iteration."""
+    """The record of one iteration."""
 
     live: Array  # False: the iteration did not take place
     large: Array
     batch: Array  # trajectories sampled in it
     steps: Array  # environment steps sampled in it
-    mean_return: Array  # of the batch that the tracker used; sampled at ξ_t unless it wanted another point
+    mean_return: Array  # of the tracker's batch; sampled at ξ_t unless the tracker wanted another point
     discounted_return: Array
     gradient_norm: Array  # ‖g_t‖
     weight_mean: Array  # of the importance weights of the correction, over the steps taken
     weight_max: Array
     effective_sample_size: Array  # (Σw)²/Σw² over the weights of whole trajectories
     diverged: Array
-    info: dict[str, Array]  # what the tracker adds
+    info: dict[str, Array]  # columns that the tracker adds
 
 
 class Setup(NamedTuple):
-    """What a run is computed with."""
+    """The environment, horizon, policy and algorithm of a run."""
 
     env: Any  # an environment in JAX, or outside
     horizon: int
@@ -97,7 +98,7 @@ def begin(setup: Setup, seed: Any) -> State:
 
 
 def here_at(setup: Setup, state: State, large: bool) -> Here:
-    """What the parts of an algorithm may know of the next iteration."""
+    """What the parts of an algorithm may know about the next iteration."""
     algorithm = setup.algorithm
     n = algorithm.schedule.S0 if large else algorithm.schedule.B
     return Here(state.key, state.iteration, state.params, setup.policy, algorithm.estimator, large, n)
@@ -159,12 +160,12 @@ def learn(setup: Setup, state: State, large: bool, batches: tuple[Batch, ...]) -
     tracked = algorithm.tracker.track(here, batches, state.memory)
     moved, step = algorithm.step.apply(here, tracked, state.step)
     length, size = norm(add(moved, state.params, -1.0)), norm(tracked.gradient)
-    rate = length / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
-    if hasattr(policy, "observe"):  # what a policy learns from its batches other than by a gradient
+    rate = length / jnp.maximum(size, smallest(size))
+    if hasattr(policy, "observe"):  # a policy may also learn from batches directly, such as observation statistics
         seen = state.params
         for batch in batches:
             seen = moved = policy.observe(seen, moved, batch.trajectories)
-    # A seed that leaves the finite numbers stays at its last finite state, continues to sample there, and says so.
+    # A run whose numbers are no longer finite keeps its last finite state, continues to sample, and is marked as diverged.
     good = all_finite((tracked.gradient, moved, step)) & ~state.diverged
     old, new = (state.params, state.memory, state.step), (moved, tracked.memory, step)
     params, memory, step = tree_where(good, new, old)
@@ -189,7 +190,7 @@ def learn(setup: Setup, state: State, large: bool, batches: tuple[Batch, ...]) -
 
 
 def best_of(state: State, batches: tuple[Batch, ...]) -> tuple[Tree, Array]:
-    """The best parameters so far, and the mean return of the batch that they sampled."""
+    """The best parameters so far, and the mean return of the batch they sampled."""
     best, largest = state.best, state.best_return
     for batch in batches:
         reward = mean_return(batch.trajectories)
@@ -219,7 +220,12 @@ def recorded(here: Here, tracked: Tracked, batches: tuple[Batch, ...], size: Arr
     )
 
 
+def smallest(x: Array) -> float:
+    """The smallest positive normal number of the type of an array."""
+    return float(np.finfo(x.dtype).tiny)
+
+
 def effective_sample_size(weight: Array) -> Array:
-    """(Σw)²/Σw², from weights scaled by the largest so that no square overflows."""
-    scaled = weight / jnp.maximum(weight.max(), jnp.finfo(weight.dtype).tiny)
-    return scaled.sum() ** 2 / jnp.maximum((scaled**2).sum(), jnp.finfo(weight.dtype).tiny)
+    """(Σw)²/Σw², computed from weights scaled by the largest, so that no square overflows."""
+    scaled = weight / jnp.maximum(weight.max(), smallest(weight))
+    return scaled.sum() ** 2 / jnp.maximum((scaled**2).sum(), smallest(weight))

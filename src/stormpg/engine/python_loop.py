@@ -1,4 +1,4 @@
-"""The loop for environments outside JAX: what an iteration wants is played in slots; all else is as in the compiled loop."""
+"""The Python loop, for environments outside JAX: episodes are played in slots. All else is shared with the compiled loop."""
 
 import functools
 import time
@@ -25,7 +25,7 @@ from stormpg.trajectories import Batch, Trajectories
 def ask(
     env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget
 ) -> tuple[Array, list[tuple[Tree, Array]]]:
-    """Whether an iteration with a batch of this size takes place, and the parameters and the key of each batch it wants."""
+    """Whether an iteration of this size is due, and the parameters and the key of each batch it wants."""
     setup = Setup(env, horizon, policy, algorithm)
     return due(setup, state, large, budget), [(params, key) for _, params, key in wanted(setup, state, large)]
 
@@ -40,7 +40,7 @@ def answer(
     large: bool,
     sampled: list[Trajectories],
 ) -> tuple[State, Row]:
-    """What an iteration learns from the trajectories that it asked for."""
+    """The state and row of an iteration, from the trajectories it asked for."""
     setup = Setup(env, horizon, policy, algorithm)
     points = [params for _, params, _ in wanted(setup, state, large)]
     batches = (Batch(with_log_probs(policy, at, taken), at) for at, taken in zip(points, sampled, strict=True))
@@ -53,9 +53,9 @@ def more(env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorith
 
 
 class PythonLoop:
-    """How `train` runs an environment outside JAX: one run at a time, a unit of its schedule a chunk.
+    """Runs an environment outside JAX: one run at a time; a chunk is one unit of the schedule.
 
-    `workers`: the number of Ray actors; None: in this process. `runs`: their number, to tell how long all will take.
+    `workers`: the number of Ray actors; None: play in this process. `runs`: the number of all runs, for the time forecast.
     """
 
     goes_ahead = False
@@ -80,10 +80,10 @@ class PythonLoop:
         return 1
 
     def place(self, number: int) -> None:
-        """As JAX has it."""
+        """The default device of JAX."""
 
     def prepare(self, block: Any) -> int:
-        """How many blocks may be computed at once."""
+        """The number of blocks that may be computed at the same time."""
         return 1
 
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
@@ -94,7 +94,7 @@ class PythonLoop:
         return jax.tree.map(lambda x: x[None], state), rows
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
-        """One unit, after which one may pause anyway."""
+        """One unit. A run may pause after any of them."""
         policy, algorithm, state = first_of((policy, algorithm, states))
         state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
         going = bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
@@ -104,7 +104,7 @@ class PythonLoop:
     def follow(
         self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget
     ) -> tuple[State, Row | None]:
-        """Those iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
+        """The iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
         rows = []
         for large in (large for large, times in pattern for _ in range(times)):
             setup = (self.env, self.horizon, policy, algorithm, state, large)
@@ -117,7 +117,7 @@ class PythonLoop:
         return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
 
     def sizes_of(self, setup: Setup, state: State) -> dict[bool, tuple[int, ...]]:
-        """The sizes of the batches of large and small iterations; they are found once, and as many slots are opened."""
+        """The batch sizes of large and small iterations. They are found once, and the largest sets the number of slots."""
         if not self.sizes:
             self.sizes = {large: wanted_sizes(setup, state, large) for large in (True, False)}
             self.sampler.least = max(*self.sizes[True], *self.sizes[False], 1)
@@ -136,5 +136,5 @@ class PythonLoop:
 
 
 def first_of(tree: Any) -> Any:
-    """The one run of a block."""
+    """The only run of a block."""
     return jax.tree.map(lambda x: x[0], tree)

@@ -1,4 +1,4 @@
-"""Environments by name: the built-in ones, and those of other libraries by a prefix."""
+"""Environments by name: the built-in ones, and those of other libraries with a prefix."""
 
 import dataclasses
 import importlib
@@ -23,8 +23,7 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "chain": chain.chain,
 }
 
-
-ADAPTERS = {  # prefix: the module that adapts it, the package that it needs, and the extra that installs it
+ADAPTERS = {  # prefix: the adapter module, the package it needs, and the extra that installs the package
     "gym": ("stormpg.envs.gym", "gymnasium", "gym"),
     "box2d": ("stormpg.envs.box2d", "Box2D", "box2d"),
     "gymnax": ("stormpg.envs.gymnax", "gymnax", "gymnax"),
@@ -33,15 +32,19 @@ ADAPTERS = {  # prefix: the module that adapts it, the package that it needs, an
 
 
 def make(name: str, **settings: Any) -> Any:
-    """The `Environment` of this name, or `OutsideEnvironment`: `make("cartpole-continuous")`,
-    `make("lqr", state_dim=5)`, `make("gym:Hopper-v5")`."""
+    """Return the environment with this name, an `Environment` or an `OutsideEnvironment`.
+
+    Examples: `make("cartpole-continuous")`, `make("lqr", state_dim=5)`, `make("gym:Hopper-v5")`.
+    """
     prefix, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
     if prefix == OWN:
-        raise InputError(f"{name[:80]} was given as an object, a class or a function, and no name makes it again: give env=.")
+        raise InputError(
+            f"{name[:80]} was given as an object, a class or a function and cannot be made from a name: give env=."
+        )
     if colon:
         return adapter(prefix).make(rest, **settings)
     if isinstance(name, str) and name not in ENVIRONMENTS and is_gymnasium(name):
-        raise InputError(f"unknown environment {name!r}: it is one of Gymnasium's, whose name here is 'gym:{name}'.")
+        raise InputError(f"unknown environment {name!r}: it is a Gymnasium environment, use 'gym:{name}'.")
     constructor = ENVIRONMENTS[choose("environment", name, ENVIRONMENTS)]
     known = inspect.signature(constructor).parameters
     for setting in settings:
@@ -51,7 +54,7 @@ def make(name: str, **settings: Any) -> Any:
 
 
 def is_gymnasium(name: str) -> bool:
-    """Whether Gymnasium has an environment of this name; it looks like one's where Gymnasium is not installed."""
+    """Whether Gymnasium has an environment with this name. If Gymnasium is not installed, whether the name looks like one."""
     try:
         return name in importlib.import_module("gymnasium").registry
     except ImportError:
@@ -59,7 +62,7 @@ def is_gymnasium(name: str) -> bool:
 
 
 def adapter(prefix: str) -> Any:
-    """The module that adapts environments of another library; InputError that says what to install where it is missing."""
+    """Return the module that adapts environments of another library. Raise InputError if the library is not installed."""
     module, package, extra = ADAPTERS[choose("kind of environment", prefix, ADAPTERS)]
     try:
         importlib.import_module(package)
@@ -69,7 +72,7 @@ def adapter(prefix: str) -> Any:
 
 
 def as_environment(thing: Any) -> Any:
-    """An environment from its name, from itself, or from what Gymnasium makes."""
+    """Return an environment from a name, an environment, or a Gymnasium environment or factory."""
     if isinstance(thing, str):
         return make(thing)
     return thing if isinstance(thing, AnyEnvironment) else adapter("gym").adapt(thing)

@@ -1,4 +1,7 @@
-"""Gymnasium's Acrobot-v1 (the book's equations, one Runge-Kutta step of 0.2 s): −1 a step until the tip is up."""
+"""Gymnasium's Acrobot-v1 with the equations of Sutton and Barto's book and one Runge-Kutta step of 0.2 s.
+
+The reward is −1 per step until the tip is high enough.
+"""
 
 from typing import NamedTuple
 
@@ -9,7 +12,7 @@ from jax import Array
 from stormpg.envs.base import Box, Discrete, Environment, only
 
 DT, GRAVITY = 0.2, 9.8
-LENGTH, CENTRE, MASS, INERTIA = 1.0, 0.5, 1.0, 1.0  # of either link
+LENGTH, CENTRE, MASS, INERTIA = 1.0, 0.5, 1.0, 1.0  # of each link
 MAX_SPEED_1, MAX_SPEED_2 = 4 * jnp.pi, 9 * jnp.pi
 
 
@@ -31,7 +34,7 @@ def reset(key: Array) -> tuple[State, Array]:
 
 
 def derivative(state: State, torque: Array) -> State:
-    """Sutton and Barto's equations of motion."""
+    """Return the time derivative of the state, by Sutton and Barto's equations of motion."""
     a, b, omega1, omega2 = state
     d1 = MASS * CENTRE**2 + MASS * (LENGTH**2 + CENTRE**2 + 2 * LENGTH * CENTRE * jnp.cos(b)) + 2 * INERTIA
     d2 = MASS * (CENTRE**2 + LENGTH * CENTRE * jnp.cos(b)) + INERTIA
@@ -45,6 +48,8 @@ def derivative(state: State, torque: Array) -> State:
 
 
 def runge_kutta(state: State, torque: Array) -> State:
+    """Return the state after one classical Runge-Kutta step."""
+
     def ahead(slope: State, dt: float) -> State:
         return State(*(x + dt * dx for x, dx in zip(state, slope, strict=True)))
 
@@ -56,7 +61,7 @@ def runge_kutta(state: State, torque: Array) -> State:
 
 
 def wrap(angle: Array) -> Array:
-    """Into [−π, π], and an angle already there stays bit for bit as it is."""
+    """Wrap an angle into [−π, π]. An angle inside this interval is returned unchanged, bit for bit."""
     turns = jnp.ceil((jnp.abs(angle) - jnp.pi) / (2 * jnp.pi))
     return angle - jnp.where(jnp.abs(angle) > jnp.pi, jnp.sign(angle) * turns * 2 * jnp.pi, 0.0)
 

@@ -1,14 +1,14 @@
 """The environment protocol.
 
-An environment is two pure functions on a state of scalar fields (a NamedTuple of floats), so that a batch of
-environments fuses into element-wise code:
+An environment is two pure functions on a state of scalar fields (a NamedTuple of floats), so that XLA can fuse a batch of
+environments into element-wise code:
 
     reset(key) -> (state, observation)
     step(key, state, action) -> (state, observation, reward, terminated)
 
-Actions reach `step` as the policy sampled them; an environment with bounds clips them itself, so that a
-log-probability never sees a clipped action. A time limit is not the environment's: `horizon` is only the default
-length of a rollout.
+Actions are passed to `step` as the policy sampled them. An environment with bounds clips them itself, so that
+log-probabilities are always those of unclipped actions. The environment does not apply a time limit: `horizon` is only the
+default length of a rollout.
 """
 
 import dataclasses
@@ -27,8 +27,10 @@ from stormpg.errors import InputError
 
 
 class Box(NamedTuple):
-    """Vectors of floats. The bounds are what the environment clips to, one for all numbers or one for each; an observation
-    may have none."""
+    """Vectors of floats. The environment clips actions to the bounds: one number for all dimensions, or one per dimension.
+
+    An observation may have no bounds.
+    """
 
     shape: tuple[int, ...]
     low: float | tuple[float, ...] = -float("inf")
@@ -36,13 +38,13 @@ class Box(NamedTuple):
 
 
 class Discrete(NamedTuple):
-    """The integers 0..n-1."""
+    """The integers from 0 to n − 1."""
 
     n: int
 
 
 class MultiDiscrete(NamedTuple):
-    """Vectors of integers, the i-th in 0..sizes[i]-1."""
+    """Vectors of integers, the i-th from 0 to sizes[i] − 1."""
 
     sizes: tuple[int, ...]
 
@@ -56,7 +58,7 @@ Space = Box | Discrete | MultiDiscrete
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A named pair of pure functions with the spaces they speak in."""
+    """A named pair of pure functions, with their observation and action spaces."""
 
     name: str
     reset: Callable[[Array], tuple[Any, Array]]
@@ -64,15 +66,15 @@ class Environment:
     observation_space: Space
     action_space: Space
     horizon: int
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)  # what `make` was given
-    # One that knows a faster way to whole batches of trajectories: of (policy, params, key, n, horizon).
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)  # the arguments of `make`
+    # A faster function for a whole batch of trajectories, if there is one: of (policy, params, key, n, horizon).
     batches: Callable[..., Any] | None = None
 
     in_jax: ClassVar[bool] = True
 
     @property
     def bounds(self) -> tuple[Any, Any]:
-        """What a continuous action is clipped to, from below and from above."""
+        """The lower and upper bounds that a continuous action is clipped to."""
         return getattr(self.action_space, "low", None), getattr(self.action_space, "high", None)
 
     @property
@@ -82,46 +84,49 @@ class Environment:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What a run's numbers depend on, by name."""
+        """The parts of the environment that a run's results depend on, by name."""
         fields = (field.name for field in dataclasses.fields(self))
         return {name: getattr(self, name) for name in fields if name not in ("settings", "horizon")}
 
     def flatten(self, observation: Any) -> np.ndarray:
-        """An observation, or a batch, as a policy takes it."""
+        """Return an observation, or a batch of them, as a policy takes it."""
         return np.asarray(observation)
 
     def unflatten(self, actions: np.ndarray) -> np.ndarray:
-        """A batch of a policy's actions as the environment takes them."""
+        """Return a batch of a policy's actions as the environment takes them."""
         return np.clip(actions, *self.bounds) if isinstance(self.action_space, Box) else actions
 
 
-OWN = "own"  # the prefix of the name of what a user gave as an object, a class or a function: no name makes it again
+OWN = "own"  # the name prefix of environments given as an object, a class or a function, which `make` cannot make
 
-VectorEnv = Any  # gymnasium.vector.VectorEnv, of flat Box observations and of flat Box, Discrete or MultiDiscrete actions
+VectorEnv = Any  # gymnasium.vector.VectorEnv with flat Box observations and flat Box, Discrete or MultiDiscrete actions
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OutsideEnvironment:
-    """An environment that lives outside JAX: a named way to open slots, with the spaces as a policy sees them."""
+    """An environment outside JAX: a function that opens slots, and the spaces as a policy sees them.
+
+    A slot plays one episode at a time.
+    """
 
     name: str
-    open_slots: Callable[[int], VectorEnv]  # n environments side by side, or as many as there are
+    open_slots: Callable[[int], VectorEnv]  # n parallel environments, or fewer if there are not as many
     observation_space: Box
     action_space: Space
-    low: np.ndarray | None  # bounds of each action dimension: actions are clipped here, and nowhere else
+    low: np.ndarray | None  # bounds of each action dimension; actions are clipped to them, and nowhere else
     high: np.ndarray | None
-    flatten: Callable[[Any], np.ndarray]  # an observation as the environment gives it, or a batch, as a policy takes it
-    unflatten: Callable[[np.ndarray], np.ndarray]  # a batch of a policy's actions as the environment takes them
+    flatten: Callable[[Any], np.ndarray]  # from an observation of the environment, or a batch, to a policy's input
+    unflatten: Callable[[np.ndarray], np.ndarray]  # from a batch of a policy's actions to those of the environment
     horizon: int
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `make` was given
-    frames: Callable[..., Any] | None = None  # opens one environment that draws itself
-    copies: bool = True  # whether slots are environments of their own; False: all that there is was given by the user
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the arguments of `make`
+    frames: Callable[..., Any] | None = None  # opens one environment that renders frames
+    copies: bool = True  # whether each slot has its own environment; False: the user gave the environments to use
 
     in_jax: ClassVar[bool] = False
 
     @property
     def bounds(self) -> tuple[Any, Any]:
-        """What a continuous action is clipped to, from below and from above."""
+        """The lower and upper bounds that a continuous action is clipped to."""
         return self.low, self.high
 
     @property
@@ -131,7 +136,10 @@ class OutsideEnvironment:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What a run's numbers depend on, by name: not its code, so that one that broke can be mended, and the run resumed."""
+        """The parts of the environment that a run's results depend on, by name.
+
+        Its code is not included, so that a run can be resumed after a bug in the environment is fixed.
+        """
         return {name: getattr(self, name) for name in ("observation_space", "action_space", "low", "high")}
 
 
@@ -139,7 +147,7 @@ AnyEnvironment = Environment | OutsideEnvironment
 
 
 def action_bounds(env: AnyEnvironment) -> tuple[np.ndarray, np.ndarray]:
-    """What each dimension of a continuous action is clipped to, from below and from above."""
+    """Return the lower and upper bound of each dimension of a continuous action."""
     space: Any = env.action_space
     low, high = env.bounds
     size = (math.prod(space.shape),)
@@ -147,23 +155,23 @@ def action_bounds(env: AnyEnvironment) -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_key(name: str, settings: Mapping[str, Any]) -> str:
-    """Settings of another library's environment as JSON, which can be the key of a cache."""
+    """Return the settings of another library's environment as JSON, for use as a cache key."""
     try:
         return json.dumps(settings, sort_keys=True)
     except TypeError as error:
-        raise InputError(f"{name} takes settings that are numbers, words or lists of them: {error}.") from None
+        raise InputError(f"{name} accepts settings that are numbers, strings or lists of them: {error}.") from None
 
 
 def flat(observation: Any) -> Array:
-    """A tree of arrays as one vector."""
+    """Return a tree of arrays as one vector."""
     return ravel_pytree(observation)[0].astype(jnp.float32)
 
 
 def flat_size(shapes: Any) -> int:
-    """The length of that vector."""
+    """Return the length of the vector that `flat` returns for arrays of these shapes."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
 
 
 def only(action: Array) -> Array:
-    """The single number of a one-dimensional action, given as a scalar or as a vector of length one."""
+    """Return the single number of a one-dimensional action, which is a scalar or a vector of length one."""
     return jnp.ravel(action)[0]

@@ -1,7 +1,7 @@
-"""Cart-Pole with Gymnasium's CartPole-v1 physics: +1 for every step the pole stands.
+"""Cart-Pole with Gymnasium's CartPole-v1 physics. The reward is 1 per step.
 
-`cartpole` takes the actions 0 (push left) and 1 (push right); `cartpole-continuous` takes a force in [-1, 1] times
-10 N, the paper's task, whose horizon is 100 (Table 2).
+`cartpole` takes the actions 0 (push left) and 1 (push right). `cartpole-continuous`, the paper's task, takes a force in
+[-1, 1] times 10 N, and its horizon is 100 (Table 2).
 """
 
 import math
@@ -36,7 +36,7 @@ def reset(key: Array) -> tuple[State, Array]:
 
 
 def push(state: State, force: Array) -> tuple[State, Array, Array, Array]:
-    """One explicit Euler step under a horizontal force on the cart, in newtons."""
+    """Apply a horizontal force to the cart, in newtons, for one explicit Euler step."""
     x, v, angle, omega = state
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     thrust = (force + POLE_MOMENT * omega**2 * sin) / MASS

@@ -1,7 +1,7 @@
-"""Tabular problems given as arrays, and `chain`, one small enough to enumerate every trajectory.
+"""Tabular problems given as arrays, and `chain`, which is small enough to enumerate every trajectory.
 
-The chain: states 0..n−1 in a row, the last one the end. Action 1 moves right and action 0 left, each with
-probability 1 − slip (else the car stays); leaving a state costs a little, reaching the end pays 1.
+The chain has the states 0 to n − 1 in a row, and the last one is terminal. Action 1 moves right and action 0 left, each with
+probability 1 − slip; otherwise the state does not change. Each action has a small cost, and reaching the end gives 1.
 """
 
 import functools
@@ -18,21 +18,22 @@ from stormpg.records import as_float
 
 
 class State(NamedTuple):
-    s: Array  # the state's number
+    s: Array  # the index of the state
 
 
 class Tables(NamedTuple):
-    """A finite decision process: S states, A actions. An episode ends on entering a terminal state."""
+    """A finite decision process with S states and A actions. An episode ends when it enters a terminal state."""
 
-    P: np.ndarray  # [S, A, S] probability of the next state
-    R: np.ndarray  # [S, A, S] reward of the transition
-    rho: np.ndarray  # [S] probability of the first state
-    terminal: np.ndarray  # [S] bool
+    P: np.ndarray  # [S, A, S] probabilities of the next state
+    R: np.ndarray  # [S, A, S] rewards of the transitions
+    rho: np.ndarray  # [S] probabilities of the first state
+    terminal: np.ndarray  # [S] whether a state is terminal
 
 
 def chain_tables(states: int = 3, slip: float = 0.2) -> Tables:
+    """Return the arrays of the chain."""
     if states < 2:
-        raise InputError(f"chain needs at least 2 states, and got {states}.")
+        raise InputError(f"states is {states}; expected at least 2 for chain.")
     P, R = np.zeros((states, 2, states)), np.zeros((states, 2, states))
     for s in range(states):
         for a, target in ((0, max(s - 1, 0)), (1, min(s + 1, states - 1))):
@@ -45,7 +46,7 @@ def chain_tables(states: int = 3, slip: float = 0.2) -> Tables:
 
 
 def from_tables(tables: Tables, horizon: int, name: str = "tabular", noise: Array | float = 0.0) -> Environment:
-    """The environment of any finite decision process. To every reward, Gaussian noise of this standard deviation is added."""
+    """Return the environment of a finite decision process. `noise`: standard deviation of Gaussian noise on every reward."""
     states, actions = tables.P.shape[:2]
 
     def reset(key: Array) -> tuple[State, Array]:
@@ -64,11 +65,11 @@ def from_tables(tables: Tables, horizon: int, name: str = "tabular", noise: Arra
 
 
 def drawn(key: Array, probability: Array) -> Array:
-    """One of the outcomes, by one uniform number."""
+    """Sample the index of an outcome from one uniform number."""
     up_to = jnp.cumsum(probability)
-    return (jax.random.uniform(key) >= up_to / up_to[-1]).sum()  # after the last possible one the ratio is 1 exactly
+    return (jax.random.uniform(key) >= up_to / up_to[-1]).sum()  # from the last possible outcome on, the ratio is exactly 1
 
 
-@functools.cache  # equal settings give the same functions, and so the same compiled program
+@functools.cache  # equal settings give the same functions and share a compiled program
 def chain(states: int = 3, slip: float = 0.2) -> Environment:
     return from_tables(chain_tables(states, slip), horizon=4, name="chain")

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces as a policy sees them: vectors of numbers in, a vector of numbers, one integer or several out."""
+"""Flattening of Gymnasium spaces. Observations become vectors; actions become a vector of floats, an integer or several."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,23 +9,23 @@ from gymnasium import spaces
 from stormpg.envs.base import Box, Discrete, MultiDiscrete, Space
 from stormpg.errors import InputError
 
-BYTES = (0.0, 255.0)  # the bounds of a picture's numbers
+BYTES = (0.0, 255.0)  # the bounds of pixel values
 
 
-def flat_observations(space: spaces.Space) -> spaces.Box:
-    """The space of an observation as one vector; InputError that names the part that is no vector."""
+def flat_observations(space: spaces.Space[Any]) -> spaces.Box:
+    """Return the space of flattened observations. Raise InputError for a part that cannot be flattened, with its key."""
     for path, part in _leaves(space):
         if not part.is_np_flattenable:
             where = f" of the key {path}" if path else ""
             raise InputError(
                 f"observations{where} in {part} cannot be flattened; expected a Box, Discrete, MultiDiscrete, MultiBinary, "
-                "Dict or Tuple space: leave it out by a wrapper."
+                "Dict or Tuple space: remove this part with a wrapper."
             )
     return spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32)
 
 
-def _leaves(space: spaces.Space, path: str = "") -> Iterator[tuple[str, spaces.Space]]:
-    """The parts of a space that have no parts, with the keys that lead there."""
+def _leaves(space: spaces.Space[Any], path: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
+    """Yield the elementary parts of a space, with their paths of keys."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         yield path, space
         return
@@ -34,14 +34,14 @@ def _leaves(space: spaces.Space, path: str = "") -> Iterator[tuple[str, spaces.S
         yield from _leaves(part, f"{path}[{key!r}]")
 
 
-def seen_space(space: spaces.Space) -> Box:
-    """As a policy sees it. Only the bounds of bytes are kept, which tell that it is a picture."""
+def seen_space(space: spaces.Space[Any]) -> Box:
+    """Return the observation space as a policy sees it. Only the bounds of bytes are kept, which identify pictures."""
     picture = isinstance(space, spaces.Box) and space.dtype == np.uint8
     return Box(flat_observations(space).shape, *(BYTES if picture else ()))
 
 
-def flat_actions(space: spaces.Space) -> spaces.Box | spaces.Discrete | spaces.MultiDiscrete:
-    """The space of an action as one vector or one integer, all integers from 0."""
+def flat_actions(space: spaces.Space[Any]) -> spaces.Box | spaces.Discrete | spaces.MultiDiscrete:
+    """Return the space of flattened actions: one vector or one integer. Integers start at 0."""
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -56,16 +56,16 @@ def flat_actions(space: spaces.Space) -> spaces.Box | spaces.Discrete | spaces.M
     )
 
 
-def taken_space(space: spaces.Space) -> Space:
-    """As a policy sees it."""
+def taken_space(space: spaces.Space[Any]) -> Space:
+    """Return the action space as a policy sees it."""
     flat = flat_actions(space)
     if isinstance(flat, spaces.Discrete):
         return Discrete(int(flat.n))
     return MultiDiscrete(tuple(map(int, flat.nvec))) if isinstance(flat, spaces.MultiDiscrete) else Box(flat.shape)
 
 
-def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
-    """An observation, or a batch (an array with one more axis, or a list of observations), as vectors."""
+def flatten(space: spaces.Space[Any], observation: Any) -> np.ndarray:
+    """Return an observation, or a batch (an array with one more axis, or a list of observations), as vectors."""
     if isinstance(space, spaces.Box):
         values = np.asarray(observation, np.float32)
         if values.shape == space.shape:
@@ -77,17 +77,18 @@ def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
 
 
 def unflatten(space: Any, actions: np.ndarray) -> np.ndarray:
-    """A batch of a policy's actions as the environment takes them: of its shape, within its bounds, from its start on."""
+    """Return a batch of a policy's actions with the shape, the bounds and the first integer of the environment's space."""
     if isinstance(space, spaces.Discrete):
         return actions + int(space.start)
     shaped = actions.reshape(-1, *space.shape)
     if isinstance(space, spaces.Box):
-        return np.clip(shaped, space.low, space.high).astype(space.dtype)
+        clipped: np.ndarray = np.clip(shaped, space.low, space.high).astype(space.dtype)
+        return clipped
     return (shaped + getattr(space, "start", 0)).astype(space.dtype)
 
 
 def unflatten_one(space: Any, action: Any) -> Any:
-    """One action, which is within its bounds already; this is done at every step."""
+    """Return one action as the environment takes it. It is already within its bounds; this runs at every step."""
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
     shaped = np.asarray(action).reshape(space.shape)

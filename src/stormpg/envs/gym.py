@@ -1,11 +1,11 @@
-"""`gym:ID`, and any Gymnasium environment, vector environment or factory of the user's.
+"""`gym:ID`, and any Gymnasium environment, vector environment or factory of the user.
 
-Observations and actions are flattened (`flattening`); actions are clipped to the bounds of each dimension on their way into
-the environment. Time limits are the environment's own, unless a horizon is given; an episode that is truncated ends as one
-that terminates does, because these estimators look no further.
+Observations and actions are flattened (`flattening`), and actions are clipped to the bounds of each dimension before they are
+passed to the environment. The environment's own time limit applies, unless a horizon is given. A truncated episode is treated
+like a terminated one, because the estimators use no rewards after the last step.
 
-An object that is given is used as it is: nothing is made anew from its name, or copied, because neither has what was
-changed in it, and it is never closed. One environment plays its episodes one after the other.
+An environment given as an object is used as it is. It is never made again from its name, or copied, because this would lose the
+user's changes to it, and it is never closed. A single environment plays its episodes one after the other.
 """
 
 import functools
@@ -22,11 +22,11 @@ from stormpg.envs.flattening import flat_actions, flatten, seen_space, taken_spa
 from stormpg.envs.slots import OneEpisode, Patient, name_of
 from stormpg.errors import InputError, nearest, tell
 
-NO_LIMIT = 1000  # the horizon of an environment that has no time limit
+NO_LIMIT = 1000  # the horizon of an environment without a time limit
 
 
 def time_limit(env: gymnasium.Env) -> int:
-    """The steps after which it ends an episode; what it is registered with where it has no wrapper that does so."""
+    """Return the time limit of an environment: that of its wrappers, otherwise the registered one, otherwise NO_LIMIT."""
     limits = []
     while isinstance(env, gymnasium.Wrapper):
         limits += [env._max_episode_steps] if isinstance(env, TimeLimit) else []
@@ -36,10 +36,10 @@ def time_limit(env: gymnasium.Env) -> int:
 
 
 def make(name: str, asynchronous: bool = False, timeout: float | None = None, **settings: Any) -> OutsideEnvironment:
-    """`make("gym:Hopper-v5")`; or `make("gym:module:ID")`, where it is the import of a module that registers it.
+    """Return the environment for `make("gym:Hopper-v5")`, or for `make("gym:module:ID")` if importing a module registers it.
 
-    `asynchronous`: one process for each slot. `timeout`: seconds that a step may take, which needs processes. Other settings
-    go to `gymnasium.make`.
+    `asynchronous`: one process per slot. `timeout`: the largest number of seconds for a step, which also uses processes. Other
+    settings are passed to `gymnasium.make`.
     """
     if name not in gymnasium.registry and ":" not in name:
         raise InputError(f"Gymnasium has no environment {name!r}: {nearest(name, gymnasium.registry)[:300]}.")
@@ -63,7 +63,7 @@ def from_factory(
     timeout: float | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> OutsideEnvironment:
-    """An environment from a function that makes one, `factory(render_mode=...)`."""
+    """Return an environment from a function that makes one, `factory(render_mode=...)`."""
     one = factory()
     if not isinstance(one, gymnasium.Env):
         raise InputError(f"{name} made a {type(one).__name__}; expected a function that makes a Gymnasium environment.")
@@ -74,7 +74,9 @@ def from_factory(
             return Patient(build, timeout)
         slots = gymnasium.vector.SyncVectorEnv(build, copy=False)
         if len({id(slot.unwrapped) for slot in slots.envs}) < n:
-            raise InputError(f"{name} gives the same environment every time: give that itself, or a function that makes one.")
+            raise InputError(
+                f"{name} returns the same environment every time: give the environment, or a function that makes a new one."
+            )
         return slots
 
     described = _describe(name, one.observation_space, one.action_space, open_slots, time_limit(one), settings, factory)
@@ -83,8 +85,8 @@ def from_factory(
 
 
 def adapt(thing: Any) -> OutsideEnvironment:
-    """What a user may pass in: a Gymnasium environment, a vector environment, or a function that makes an environment."""
-    # A function is called with render_mode="rgb_array" when it is to be drawn, and with nothing otherwise.
+    """Return an environment from a Gymnasium environment, a vector environment, or a function that makes an environment."""
+    # A function is called with render_mode="rgb_array" for rendering, and without arguments otherwise.
     if isinstance(thing, gymnasium.vector.VectorEnv):
         return from_vector(thing)
     if isinstance(thing, gymnasium.Env):
@@ -93,28 +95,28 @@ def adapt(thing: Any) -> OutsideEnvironment:
         name = getattr(thing, "__name__", "factory").strip("<>")
         return from_factory(f"{OWN}:{name}", lambda **more: thing(**more))
     raise InputError(
-        f"cannot make an environment of {type(thing).__name__}: give a name, a stormpg or Gymnasium environment, a vector "
+        f"cannot make an environment from {type(thing).__name__}: give a name, a stormpg or Gymnasium environment, a vector "
         "environment, or a function that makes one."
     )
 
 
 class Kept(gymnasium.Wrapper):
-    """An environment of the user's, which stays open."""
+    """An environment of the user, which is never closed."""
 
     def close(self) -> None: ...
 
 
 def from_instance(env: gymnasium.Env) -> OutsideEnvironment:
-    """The environment that is given, as it is: its episodes are played one after the other."""
+    """Return an environment that uses the given object. Its episodes are played one after the other."""
     name, kept = f"{OWN}:{name_of(env)}", Kept(env)
-    one, told = OneEpisode(kept), list[bool]()
+    one, warned = OneEpisode(kept), list[bool]()
 
     def open_slots(n: int) -> Any:
-        if n > 1 and not told:
-            told.append(True)
+        if n > 1 and not warned:
+            warned.append(True)
             tell(
                 f"{name_of(env)} is one environment: its episodes are played one after the other; give a function that makes "
-                "one to play several at a time."
+                "environments to play several at a time."
             )
         return gymnasium.vector.SyncVectorEnv([lambda: one], copy=False)
 
@@ -131,10 +133,12 @@ def from_instance(env: gymnasium.Env) -> OutsideEnvironment:
 
 
 def from_vector(vector: Any) -> OutsideEnvironment:
-    """A vector environment of the user's: as many slots as it has, whatever they do after an episode."""
+    """Return an environment that uses the given vector environment and its slots. Any autoreset mode is supported."""
     observations, actions = vector.single_observation_space, vector.single_action_space
     if not isinstance(observations, spaces.Box):
-        raise InputError(f"the vector environment observes {observations}; expected a Box: wrap it, or give a factory.")
+        raise InputError(
+            f"the vector environment has observations in {observations}; expected a Box: wrap it, or give a factory."
+        )
     inner = getattr(vector.unwrapped, "envs", None)
     first = inner[0] if isinstance(inner, list | tuple) and isinstance(inner[0], gymnasium.Env) else None
     spec = first.unwrapped.spec if vector.spec is None and first is not None else vector.spec
@@ -144,12 +148,12 @@ def from_vector(vector: Any) -> OutsideEnvironment:
 
 
 class _Lent:
-    """A vector environment that is not ours to close."""
+    """A vector environment of the user, which is never closed."""
 
     def __init__(self, vector: Any) -> None:
         self.vector, self.num_envs = vector, vector.num_envs
         mode = vector.metadata.get("autoreset_mode")
-        self.by_hand = getattr(mode, "name", mode) == "DISABLED"  # its user resets who ended
+        self.by_hand = getattr(mode, "name", mode) == "DISABLED"  # the caller must reset environments whose episodes have ended
         self.over = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: list[int | None]) -> Any:
@@ -157,7 +161,7 @@ class _Lent:
         self.over[:] = False
         try:
             return self._seen(*self.vector.reset(seed=seeds))
-        except (gymnasium.error.Error, TypeError, ValueError):  # one that takes a single seed for all
+        except (gymnasium.error.Error, TypeError, ValueError):  # some take a single seed for all
             return self._seen(*self.vector.reset(seed=seeds[0]))
 
     def step(self, actions: np.ndarray) -> Any:
@@ -175,15 +179,15 @@ class _Lent:
 
 def _describe(
     name: str,
-    observations: spaces.Space,
-    actions: spaces.Space,
+    observations: spaces.Space[Any],
+    actions: spaces.Space[Any],
     open_slots: Callable[[int], Any],
     horizon: int,
     settings: Mapping[str, Any] | None,
     frames: Callable[..., Any] | None,
     copies: bool = True,
 ) -> OutsideEnvironment:
-    """The environment of these spaces, which are its own and not yet flat."""
+    """Return the environment with these Gymnasium spaces, which are not flattened yet."""
     taken: Any = flat_actions(actions)
     box = isinstance(taken, spaces.Box)
     return OutsideEnvironment(

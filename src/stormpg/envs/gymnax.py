@@ -1,6 +1,7 @@
-"""`gymnax:ID`: the environments of gymnax, which are JAX and so become part of the compiled program.
+"""`gymnax:ID`: the environments of gymnax. They are written in JAX and become part of the compiled program.
 
-A time limit is no termination: gymnax tells them apart since 1.0, and its limit is the horizon here. Nothing resets itself.
+A time limit is not a termination: gymnax distinguishes them since version 1.0, and its time limit is the horizon here. There is
+no automatic reset.
 """
 
 import dataclasses
@@ -21,17 +22,20 @@ from jax import Array
 from stormpg.envs.base import Box, Discrete, Environment, Space, as_key, flat, flat_size
 from stormpg.errors import InputError, choose, nearest
 
-SMALL = 1000  # the most discrete observations that stay numbers, for a policy that is a table
+SMALL = 1000  # with at most this many values, discrete observations stay integers, for a tabular policy
 
 
 def make(name: str, **settings: Any) -> Environment:
-    """`make("gymnax:Pendulum-v1", g=9.81)`. Settings are gymnax's parameters of an environment, or of its constructor."""
+    """Return the environment for `make("gymnax:Pendulum-v1", g=9.81)`.
+
+    Settings are gymnax's parameters of the environment, or arguments of its constructor.
+    """
     return dataclasses.replace(_environment(name, as_key(f"gymnax:{name}", settings)), settings=settings)
 
 
 @functools.cache
 def _environment(name: str, text: str) -> Environment:
-    """One environment for each name and settings (as JSON), so that what was compiled for it is found again."""
+    """Return the same environment for the same name and settings (as JSON), so that compiled programs are reused."""
     env, params = _build(choose("gymnax environment", name, gymnax.registered_envs), json.loads(text))
     taken, act = _actions(env.action_space(params))
     shapes = jax.eval_shape(lambda key: env.reset_env(key, params)[0], jax.random.key(0))
@@ -49,10 +53,10 @@ def _environment(name: str, text: str) -> Environment:
 
 
 def _build(name: str, settings: dict[str, Any]) -> tuple[Any, Any]:
-    """gymnax's environment and its parameters; settings that are no parameters go to the constructor."""
+    """Return gymnax's environment and its parameters. Settings that are not parameters are passed to the constructor."""
     env, params = _construct(name)
     if not hasattr(env, "is_truncated"):
-        raise InputError("this gymnax is older than 1.0 and takes a time limit for an end: pip install 'stormpg[gymnax]'.")
+        raise InputError("gymnax is older than 1.0, which treats a time limit as a termination: pip install 'stormpg[gymnax]'.")
     fields = {field.name for field in dataclasses.fields(params)}
     known = fields | set(inspect.signature(type(env)).parameters) - {"args", "kwargs"}
     for setting in settings:
@@ -65,14 +69,16 @@ def _build(name: str, settings: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _construct(name: str, **settings: Any) -> tuple[Any, Any]:
+    """Return gymnax's environment and its default parameters."""
     try:
-        return gymnax.make(name, **settings)
-    except (OSError, TypeError, ValueError) as error:  # OSError: it loads its data from the network
+        env, params = gymnax.make(name, **settings)
+    except (OSError, TypeError, ValueError) as error:  # OSError: some environments download data
         raise InputError(f"gymnax cannot make {name}: {str(error).rstrip('.')}.") from None
+    return env, params
 
 
 def _actions(space: Any) -> tuple[Space, Callable[[Array], Array]]:
-    """The actions as a policy sees them, a flat box or the integers, and what makes gymnax's of them."""
+    """Return the action space as a policy sees it, a flat box or integers, and the conversion to gymnax's actions."""
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n)), lambda action: jnp.asarray(action, space.dtype)
     if not isinstance(space, spaces.Box):
@@ -83,7 +89,10 @@ def _actions(space: Any) -> tuple[Space, Callable[[Array], Array]]:
 
 
 def _observations(space: Any, shapes: Any, table: bool) -> tuple[Space, Callable[[Any], Array]]:
-    """The observations as a policy sees them: small integers where it can be a `table`, otherwise one vector."""
+    """Return the observation space as a policy sees it, and the conversion from gymnax's observations.
+
+    Observations are small integers if the policy can be a `table`, otherwise a vector.
+    """
     if isinstance(space, spaces.Discrete):
         if table and space.n <= SMALL:
             return Discrete(int(space.n)), lambda observation: jnp.asarray(observation, jnp.int32)

@@ -2,7 +2,7 @@
 
     s' = A s + B a + noise · ε,  ε ~ N(0, I);    reward = −(sᵀ Q s + aᵀ R a);    s_0 ~ N(0, start² I)
 
-With a linear-Gaussian policy the objective and its gradient have closed forms, which makes it a test bench.
+With a linear-Gaussian policy, the objective and its gradient have closed forms, which makes it useful for tests.
 """
 
 import functools
@@ -34,16 +34,18 @@ class System(NamedTuple):
 
 
 def system(state_dim: int = 2, action_dim: int = 1, noise: float = 0.1, start: float = 1.0) -> System:
-    """The default system: a chain of integrators, each pulled by the next, the last ones driven by the action."""
+    """Return the default system: a chain of integrators, each driven by the next one, and the last ones by the action."""
     if not 1 <= action_dim <= state_dim:
-        raise InputError(f"lqr needs 1 <= action_dim <= state_dim, and got {action_dim} and {state_dim}.")
+        raise InputError(
+            f"action_dim is {action_dim} and state_dim is {state_dim}; expected 1 <= action_dim <= state_dim for lqr."
+        )
     A = 0.95 * np.eye(state_dim) + 0.1 * np.eye(state_dim, k=1)
     B = 0.3 * np.eye(state_dim, action_dim, k=action_dim - state_dim)
     return System(A, B, 0.1 * np.eye(state_dim), 0.1 * np.eye(action_dim), noise, start)
 
 
 def from_system(problem: System, horizon: int = 20, name: str = "lqr") -> Environment:
-    """The environment of any linear-Gaussian system."""
+    """Return the environment of a linear-Gaussian system."""
     A, B, Q, R, noise, start = problem
     state_dim, action_dim = B.shape
 
@@ -60,6 +62,6 @@ def from_system(problem: System, horizon: int = 20, name: str = "lqr") -> Enviro
     return Environment(name, reset, step, Box((state_dim,)), Box((action_dim,)), horizon)
 
 
-@functools.cache  # equal settings give the same functions, and so the same compiled program
+@functools.cache  # equal settings give the same functions and share a compiled program
 def lqr(state_dim: int = 2, action_dim: int = 1, noise: float = 0.1, start: float = 1.0) -> Environment:
     return from_system(system(state_dim, action_dim, noise, start))

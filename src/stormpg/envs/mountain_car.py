@@ -1,7 +1,7 @@
-"""Gymnasium's MountainCarContinuous-v0: +100 at the goal, a cost of 0.1 a² for every step.
+"""Gymnasium's MountainCarContinuous-v0: a reward of 100 at the goal, and a cost of 0.1 a² per step.
 
-As in Gymnasium, the force is clipped and the cost is not. The sparse reward is a known trap: most runs of most
-algorithms learn to do nothing.
+As in Gymnasium, the force is computed from the clipped action and the cost from the unclipped one. Because of the sparse
+reward, most runs of most algorithms learn to do nothing.
 """
 
 from typing import NamedTuple

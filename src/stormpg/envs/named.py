@@ -1,4 +1,4 @@
-"""Environments that a file names. A file's word is not its reader's: nothing is imported, fetched or run at its choice."""
+"""Environments named in untrusted files. A file cannot make its reader import a module, download data or run code."""
 
 import re
 from collections.abc import Mapping
@@ -8,17 +8,18 @@ from stormpg.envs import make
 from stormpg.errors import InputError, legible, shown
 from stormpg.files.reading import conforms
 
-WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # no path and no module:name
-LARGEST = {"": 1000, "gym": 10**6, "box2d": 10**6, "gymnax": 10**4, "brax": 10**4}  # sizes, by the kind of environment
-FETCHING = ("gymnax:MNISTBandit-bsuite",)  # these load data over the network when they are made
-WINDOWS = ("human",)  # a render_mode that opens one
+WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # not a path, and not module:name
+# The largest whole number that a setting may be, by the prefix of the environment.
+LARGEST = {"": 1000, "gym": 10**6, "box2d": 10**6, "gymnax": 10**4, "brax": 10**4}
+FETCHING = ("gymnax:MNISTBandit-bsuite",)  # these download data when they are made
+WINDOWS = ("human",)  # values of render_mode that open a window
 
 
 def from_file(name: str, settings: Mapping[str, Any], file: Any) -> Any:
-    """The environment that a file names; InputError for one that `make` would import a module for, or does not know.
+    """Return the environment named in a file. Raise InputError if it is unknown, or if `make` would import a module for it.
 
-    Settings are numbers of modest size, true, false and plain words: a path or `module:name` among them may have the
-    environment load or import what it names.
+    Settings must be numbers of moderate size, true, false, null or plain words: a path or `module:name` could make the
+    environment load a file or import a module.
     """
     check_name(name, file)
     prefix = name.partition(":")[0] if ":" in name else ""
@@ -27,21 +28,21 @@ def from_file(name: str, settings: Mapping[str, Any], file: Any) -> Any:
         word = isinstance(value, str) and WORD.fullmatch(value) is not None and value not in WINDOWS
         if not (number or word or value is None or isinstance(value, bool)) or not key.isidentifier():
             raise InputError(
-                f"{file} gives {shown(name)} the setting {shown(key)} = {shown(value)}, which is not taken from a file: "
+                f"{file} gives {shown(name)} the setting {shown(key)} = {shown(value)}, which is not allowed in a file: "
                 "make the environment yourself and give it as env=."
             )
     try:
         with legible(f"the environment {shown(name)}"):
             return make(name, **settings)
     except InputError as error:
-        raise InputError(f"{file}: {error} An environment of your own is given as env=, in Python.") from error
+        raise InputError(f"{file}: {error} Give an environment of your own as env=, in Python.") from error
 
 
 def check_name(name: str, file: Any) -> None:
-    """InputError where a name is not one that a file may give."""
+    """Raise InputError if a file may not use this name."""
     if name.count(":") > 1 or name in FETCHING:
-        why = "have its data fetched" if name in FETCHING else "have a module imported"
+        why = "download data" if name in FETCHING else "import a module"
         raise InputError(
             f"{file} names the environment {shown(name)}, which would {why}; a file may not ask for that. "
-            "Give the command that made it again, or make the environment yourself and give it as env=."
+            "Run the original command again, or make the environment yourself and give it as env=."
         )

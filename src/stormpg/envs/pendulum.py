@@ -1,4 +1,4 @@
-"""Gymnasium's Pendulum-v1: swing up and hold; the torque is clipped to ±2 and no episode ends early."""
+"""Gymnasium's Pendulum-v1: swing the pendulum up and hold it. The torque is clipped to ±2, and no episode ends early."""
 
 from typing import NamedTuple
 

@@ -1,10 +1,10 @@
-"""rllab's Cart-Pole, which the earlier papers ran on the Box2D engine, as a closed-form step.
+"""rllab's Cart-Pole as a closed-form step. Earlier papers ran it on the Box2D engine.
 
-Box2D holds the pole on the cart by a joint it solves once for velocities and then up to three times for positions.
-With only two bodies and one joint, that solver is a few lines of algebra, so the step below is Box2D's own and not
-a model of it. The reward is 10 − (1 − cos θ) − 1e-5 F², and 0 on the step that ends the episode.
+Box2D connects the pole to the cart by a joint. It solves the joint once for velocities and then up to three times for
+positions. With only two bodies and one joint, this solver is a few lines of algebra, so the step below is the same as Box2D's
+and not a model of it. The reward is 10 − (1 − cos θ) − 1e-5 F², and 0 on the step that ends the episode.
 
-On a reset rllab moves the cart and not the pole: the pole's foot stays at x = 0 and the joint pulls it in.
+A reset in rllab moves the cart but not the pole: the pole's foot stays at x = 0, and the joint then pulls it to the cart.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ HALF_LENGTH = LENGTH / 2  # from the joint to the pole's centre of mass
 INERTIA = MASS_POLE * (LENGTH**2 + WIDTH**2) / 12
 X_LIMIT, ANGLE_LIMIT = 2.4, 0.2
 RESET_BOUNDS = (0.12, 0.2, 0.01, 0.2)  # of x, ẋ, θ, θ̇
-POSITION_ITERATIONS, LINEAR_SLOP = 3, 0.005  # Box2D's
+POSITION_ITERATIONS, LINEAR_SLOP = 3, 0.005  # as in Box2D
 
 
 class State(NamedTuple):
@@ -49,7 +49,7 @@ def reset(key: Array) -> tuple[State, Array]:
 
 
 def joint_impulse(angle: Array, ux: Array, uy: Array) -> tuple[Array, Array, Array, Array]:
-    """The lever arm from the pole's centre to the joint, and the impulse −K⁻¹u that undoes the error u there."""
+    """Return the lever arm from the pole's centre to the joint, and the impulse −K⁻¹u that removes the error u there."""
     rx, ry = HALF_LENGTH * jnp.sin(angle), -HALF_LENGTH * jnp.cos(angle)
     k11 = 1 / MASS_CART + 1 / MASS_POLE + ry * ry / INERTIA
     k12 = -rx * ry / INERTIA
@@ -64,7 +64,7 @@ def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, 
     v = v + DT * force / MASS_CART
     pole_vy = pole_vy - DT * GRAVITY
 
-    # One velocity iteration solves the joint exactly: foot and cart move together.
+    # One velocity iteration solves the joint exactly: the pole's foot and the cart then have the same velocity.
     rx, ry = HALF_LENGTH * jnp.sin(angle), -HALF_LENGTH * jnp.cos(angle)
     rx, ry, px, py = joint_impulse(angle, pole_vx - omega * ry - v, pole_vy + omega * rx)
     pole_vx, pole_vy = pole_vx + px / MASS_POLE, pole_vy + py / MASS_POLE
@@ -73,7 +73,7 @@ def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, 
 
     x, pole_x, pole_y, angle = x + DT * v, pole_x + DT * pole_vx, pole_y + DT * pole_vy, angle + DT * omega
 
-    # Box2D stops once the error it has just corrected was within the slop.
+    # Box2D stops when the error that it has just corrected was within the slop.
     open_joint = jnp.ones_like(x, dtype=bool)
     for _ in range(POSITION_ITERATIONS):
         ux, uy = pole_x + HALF_LENGTH * jnp.sin(angle) - x, pole_y - HALF_LENGTH * jnp.cos(angle)

@@ -1,16 +1,17 @@
-"""rllab's Mountain-Car, a box that slides in a valley of the Box2D engine, as a pure function.
+"""rllab's Mountain-Car as a pure function: a model of a box that slides in a valley in the Box2D engine.
 
-The valley y = 1 − cos(πx/2) is a chain of straight edges 0.02 wide, and the box rides in it on its two lower corners. What
-slows it down is hardly friction (μ = 0.01): it is Box2D's numerics. In a step the box moves straight on, and then its
-velocity is projected inelastically onto the track again. So the same is done here, with Box2D's own constants:
+The valley y = 1 − cos(πx/2) is a chain of straight edges 0.02 wide, and the box slides on its two lower corners. It is slowed
+down less by friction (μ = 0.01) than by Box2D's numerical method: in each step the box moves in a straight line, and its
+velocity is then projected inelastically onto the track. The same is done here, with Box2D's constants:
 
     forces → project the velocity → move → push out a fifth of the overlap
-    → if a corner came too close on the way: back to that moment, push out, project, move on (at most twice)
+    → if a corner came too close on the way: return to that moment, push out, project, continue the move (at most twice)
 
-Box2D sweeps eight times over all edges it touches. Here each end of the box has four contacts at most, the strictest one
-is taken, and both ends are solved together. Only the first step, in which Box2D throws the box out of the track that rllab
-resets it into, is a measured law. Mean steps to the goal agree within about 10 % for most policies; policies that are
-just able to reach it are the worst. The reward is −1 + y; an episode ends at x ≥ 0.6 or |x| ≥ 2.
+Box2D iterates eight times over all edges that the box touches. Here each end of the box has at most four contacts, only the
+strictest one is used, and both ends are solved together. Only the first step is a fit to measurements: rllab resets the box
+to a place inside the track, and Box2D pushes it out. The mean number of steps to the goal agrees within about 10 % for most
+policies; the error is largest for policies that barely reach the goal. The reward is −1 + y, and an episode ends at x ≥ 0.6
+or |x| ≥ 2.
 """
 
 import math
@@ -26,19 +27,19 @@ DT, GRAVITY = 0.05, 10.0
 HALF_WIDTH, HALF_HEIGHT, MASS = 0.2, 0.1, 0.4
 INVERSE_MASS = 1 / MASS
 INVERSE_INERTIA = 3 / (MASS * (HALF_WIDTH**2 + HALF_HEIGHT**2))
-FRICTION = math.sqrt(0.0005 * 0.2)  # Box2D mixes the car's and the track's
+FRICTION = math.sqrt(0.0005 * 0.2)  # Box2D combines the friction of the car and of the track
 START_Y, GOAL_X, END_X = 0.05, 0.6, 2.0
 
-WAVE, EDGE = math.pi / 2, 0.02  # the track is 1 − cos(WAVE x), in edges this wide
+WAVE, EDGE = math.pi / 2, 0.02  # the track is 1 − cos(WAVE x), in edges of this width
 HALF_EDGE_ANGLE = WAVE * EDGE / 2
-CHORD_SLOPE = WAVE * math.sin(HALF_EDGE_ANGLE) / HALF_EDGE_ANGLE  # slope of an edge over sin of its middle
-CHORD_DROP = math.cos(HALF_EDGE_ANGLE)  # 1 − height of an edge's middle, over cos
+CHORD_SLOPE = WAVE * math.sin(HALF_EDGE_ANGLE) / HALF_EDGE_ANGLE  # slope of an edge, divided by the sine at its middle
+CHORD_DROP = math.cos(HALF_EDGE_ANGLE)  # (1 − height of the middle of an edge), divided by the cosine
 
-# Box2D's: contacts act within the skin and aim at a gap of SKIN − SLOP; an impact is a gap of SLOP.
+# Box2D's constants: contacts act within the skin and aim at a gap of SKIN − SLOP; an impact is a gap of SLOP.
 SLOP, SKIN = 0.005, 0.02
 BAUMGARTE, IMPACT_BAUMGARTE, LARGEST_PUSH = 0.2, 0.75, 0.2
-FACE_ANGLE = math.acos(1 - math.radians(2))  # Box2D: below it a contact's normal is the box's and not the edge's
-IMPACTS = 2  # Box2D allows more; a third is rare
+FACE_ANGLE = math.acos(1 - math.radians(2))  # below this angle, Box2D uses the normal of the box instead of the edge
+IMPACTS = 2  # Box2D allows more, but a third one is rare
 
 
 class State(NamedTuple):
@@ -63,7 +64,7 @@ Triple = tuple[Array, Array, Array]  # (x, y, angle) or its velocity
 
 
 def sin_cos(z: Array) -> tuple[Array, Array]:
-    """Taylor polynomials (error 2e-6 below π/2, 4e-4 at π), several times faster than the library's functions."""
+    """Return sin(z) and cos(z) by Taylor polynomials (error 2e-6 below π/2, 4e-4 at π), several times faster than jnp.sin."""
     z = jnp.clip(z, -3.15, 3.15)
     q = z * z
     sin = z * (1 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 - q / 39916800)))))
@@ -72,7 +73,7 @@ def sin_cos(z: Array) -> tuple[Array, Array]:
 
 
 def edge_at(x: Array) -> tuple[Array, Array, Array, Array]:
-    """The edge of the track at x: its middle and its unit normal."""
+    """Return the middle and the unit normal of the track's edge at x."""
     middle = EDGE * (jnp.floor(x / EDGE) + 0.5)
     sin, cos = sin_cos(WAVE * middle)
     slope = CHORD_SLOPE * sin
@@ -81,7 +82,10 @@ def edge_at(x: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def corner(pose: Triple, side: int, turned: tuple[Array, Array]) -> tuple[Array, Array, Array, Array]:
-    """A lower corner (side −1 left, 1 right): its distance from the smooth track, its place, its foot on the track."""
+    """Return a lower corner's distance from the smooth track, its offset from the centre, and x of its foot on the track.
+
+    `side`: −1 for the left corner, 1 for the right one. `turned`: sine and cosine of the angle.
+    """
     sin, cos = turned
     rx, ry = side * HALF_WIDTH * cos + HALF_HEIGHT * sin, side * HALF_WIDTH * sin - HALF_HEIGHT * cos
     track_sin, track_cos = sin_cos(WAVE * (pose[0] + rx))
@@ -91,18 +95,19 @@ def corner(pose: Triple, side: int, turned: tuple[Array, Array]) -> tuple[Array,
 
 
 def contacts(pose: Triple, side: int) -> tuple[Contact, ...]:
-    """Those of one end: the corner on its edge, that edge's inner vertex, the middle and the last vertex in the skin."""
+    """Return the contacts of one end: the corner on its edge, its inner vertex, and the middle and last vertex in the skin."""
     sin, cos = turned = sin_cos(pose[2])
     _, rx, ry, foot = corner(pose, side, turned)
     middle, height, nx, ny = edge_at(foot)
     gap = nx * (pose[0] + rx - middle) + ny * (pose[1] + ry - height)
-    # Inwards along the bottom the gap is gap + tilt u − bend u²/2, in the skin up to `reach`.
+    # At distance u from the corner along the bottom, the gap is gap + tilt u − bend u²/2; it is in the skin up to `reach`.
     tilt = jnp.maximum(-side * (cos * nx + sin * ny), 0.0)
     bend = jnp.maximum(WAVE * WAVE * (1 - height) * ny**3, 0.0)
     depth = jnp.maximum(SKIN - gap, 0.0)
     reach = 2 * depth / (tilt + jnp.sqrt(jnp.maximum(tilt * tilt - 2 * bend * depth, 0.0)) + 1e-3)
     first = EDGE / 2 + side * (foot - middle)  # to the inner vertex of the corner's edge
-    more = jnp.floor((jnp.minimum(reach, HALF_WIDTH) * ny - first) / EDGE)  # vertices after it; −1: not even that one
+    # The number of vertices in reach after the inner one; −1 if not even that one is in reach.
+    more = jnp.floor((jnp.minimum(reach, HALF_WIDTH) * ny - first) / EDGE)
     on, inner = gap < SKIN, (gap < SKIN) & (more >= 0)
 
     def contact(on: Array, u: Array, nx: Array, ny: Array) -> Contact:
@@ -121,7 +126,7 @@ def contacts(pose: Triple, side: int) -> tuple[Contact, ...]:
 
 
 def strictest(group: tuple[Contact, ...], velocity: Triple) -> Contact:
-    """The contact that is being approached fastest."""
+    """Return the contact that the box approaches fastest."""
     best, lowest = group[0], jnp.full_like(velocity[0], jnp.inf)
     for c in group:
         speed = jnp.where(c.on, velocity[0] * c.nx + velocity[1] * c.ny + velocity[2] * c.normal_arm, 9.0)
@@ -131,12 +136,15 @@ def strictest(group: tuple[Contact, ...], velocity: Triple) -> Contact:
 
 
 def kick(v: Triple, impulse: Array, dx: Array, dy: Array, arm: Array) -> Triple:
-    """The velocity after an impulse along (dx, dy) with this lever arm; of a pose, the pose."""
+    """Return the velocity after an impulse along (dx, dy) with this lever arm. Also used to shift a pose."""
     return v[0] + INVERSE_MASS * impulse * dx, v[1] + INVERSE_MASS * impulse * dy, v[2] + INVERSE_INERTIA * impulse * arm
 
 
 def project(v: Triple, guess: Triple, left: tuple[Contact, ...], right: tuple[Contact, ...]) -> Triple:
-    """v, projected inelastically and with friction onto the strictest contacts: of the guess, then of the result."""
+    """Return v, projected inelastically and with friction onto the strictest contacts.
+
+    The strictest contacts are first those of the guess, then those of the result.
+    """
 
     def solve(_: int, guess: Triple) -> Triple:
         a, b = strictest(left, guess), strictest(right, guess)
@@ -146,7 +154,7 @@ def project(v: Triple, guess: Triple, left: tuple[Contact, ...], right: tuple[Co
         inverse = 1 / jnp.maximum(kaa * kbb - kab * kab, 1e-3)
 
         def stop(v: Triple) -> tuple[Array, Array, Triple]:
-            """The normal impulses p ≥ 0 after which neither contact approaches: both, one or none of them act."""
+            """Return the normal impulses p ≥ 0 (of both contacts, one or none) that stop the approach, and the new velocity."""
             va = jnp.where(a.on, a.nx * v[0] + a.ny * v[1] + a.normal_arm * v[2], 1e3)
             vb = jnp.where(b.on, b.nx * v[0] + b.ny * v[1] + b.normal_arm * v[2], 1e3)
             pa, pb = (kab * vb - kbb * va) * inverse, (kab * va - kaa * vb) * inverse
@@ -157,7 +165,7 @@ def project(v: Triple, guess: Triple, left: tuple[Contact, ...], right: tuple[Co
             return pa, pb, kick(kick(v, pa, a.nx, a.ny, a.normal_arm), pb, b.nx, b.ny, b.normal_arm)
 
         def rub(v: Triple, pressure: Array, c: Contact) -> Triple:
-            """Coulomb friction against the sliding along the tangent (ny, −nx)."""
+            """Return the velocity after Coulomb friction along the tangent (ny, −nx)."""
             sliding = c.ny * v[0] - c.nx * v[1] + c.tangent_arm * v[2]
             q = -sliding / (INVERSE_MASS + INVERSE_INERTIA * c.tangent_arm**2)
             return kick(v, jnp.clip(q, -FRICTION * pressure, FRICTION * pressure), c.ny, -c.nx, c.tangent_arm)
@@ -165,11 +173,12 @@ def project(v: Triple, guess: Triple, left: tuple[Contact, ...], right: tuple[Co
         pa, pb = stop(v)[:2]
         return stop(rub(rub(v, pa, a), pb, b))[2]
 
-    return jax.lax.fori_loop(0, 2, solve, guess)
+    projected: Triple = jax.lax.fori_loop(0, 2, solve, guess)
+    return projected
 
 
 def push_out(pose: Triple, origin: Triple, group: tuple[Contact, ...], gain: float) -> Triple:
-    """Move out by a share of the overlap, contact after contact; they were found at the pose `origin`."""
+    """Return the pose, pushed out by a share `gain` of the overlap, contact by contact. `origin`: the pose of the contacts."""
     for c in group:
         gap = c.gap + c.nx * (pose[0] - origin[0]) + c.ny * (pose[1] - origin[1]) + c.normal_arm * (pose[2] - origin[2])
         push = jnp.where(c.on, jnp.clip(gain * (SKIN - SLOP - gap), 0.0, LARGEST_PUSH), 0.0)
@@ -178,7 +187,10 @@ def push_out(pose: Triple, origin: Triple, group: tuple[Contact, ...], gain: flo
 
 
 def time_of_impact(begin: Triple, end: Triple) -> Array:
-    """The share of the way at which a corner is SLOP from the track, 1 if none is; its distance is a parabola."""
+    """Return the share of the way at which a corner is SLOP away from the track, or 1 if none gets so close.
+
+    The distance is approximated by a parabola.
+    """
     way = [between(begin, end, share) for share in (0.0, 0.5, 1.0)]
     turned = [sin_cos(pose[2]) for pose in way]
     first = jnp.ones_like(begin[0])
@@ -191,15 +203,17 @@ def time_of_impact(begin: Triple, end: Triple) -> Array:
 
 
 def between(a: Triple, b: Triple, share: Array | float) -> Triple:
+    """Return the pose at this share of the way from a to b."""
     return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), a[2] + share * (b[2] - a[2])
 
 
 def choose(condition: Array, yes: Triple, no: Triple) -> Triple:
+    """Return `yes` where the condition holds, and `no` elsewhere."""
     return jnp.where(condition, yes[0], no[0]), jnp.where(condition, yes[1], no[1]), jnp.where(condition, yes[2], no[2])
 
 
 def slide(state: State, force: Array) -> State:
-    """A step of a car that rests on the track."""
+    """Return the state after a step of a car that is on the track."""
     zero = jnp.zeros_like(force)
     begin, old = (state.x, state.y, state.angle), (state.vx, state.vy, state.omega)
     sin, cos = sin_cos(state.angle)
@@ -222,13 +236,13 @@ def slide(state: State, force: Array) -> State:
         end = choose(hit, (begin[0] + rest * v[0], begin[1] + rest * v[1], begin[2] + rest * v[2]), end)
         return begin, end, v, jnp.where(hit, rest, DT)
 
-    # Loops and not Python's: at a loop the compiler keeps a value, elsewhere it computes it again for every use.
+    # A JAX loop, not a Python loop: the compiler stores values between iterations instead of computing them again for each use.
     _, end, v, _ = jax.lax.fori_loop(0, IMPACTS, impact, (begin, end, v, jnp.full_like(force, DT)))
     return State(*end, *v)
 
 
 def thrown_out(vx: Array, force: Array) -> State:
-    """The first step, from inside the track: least squares over 300 resets in Box2D."""
+    """Return the state after the first step, which starts inside the track: least squares over 300 resets in Box2D."""
     u = vx + DT * INVERSE_MASS * force
     y = jnp.full_like(u, 0.156)
     return State(0.036 * u - 0.010, y, 0.080 * u - 0.012, 0.82 * u, 0.10 * jnp.abs(u), 1.20 * u)
@@ -239,7 +253,7 @@ def observe(state: State) -> Array:
 
 
 def start(vx: Array) -> State:
-    """The state after a reset, with this speed."""
+    """Return the state after a reset, with this speed."""
     zero = jnp.zeros_like(vx)
     return State(zero, zero + START_Y, zero, vx, zero, zero)
 
@@ -251,7 +265,7 @@ def reset(key: Array) -> tuple[State, Array]:
 
 def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, Array]:
     force = jnp.clip(only(action), -1.0, 1.0).astype(state.x.dtype)
-    fresh, off = state.y <= START_Y, jnp.abs(state.x) >= END_X  # nowhere on the track is the centre so low
+    fresh, off = state.y <= START_Y, jnp.abs(state.x) >= END_X  # on the track, the centre is always higher
     options = zip(state, thrown_out(state.vx, force), slide(state, force), strict=True)
     state = State(*(jnp.where(off, old, jnp.where(fresh, first, new)) for old, first, new in options))
     terminated = (state.x >= GOAL_X) | (jnp.abs(state.x) >= END_X)

@@ -1,4 +1,4 @@
-"""The slots that episodes of Gymnasium environments are played in: one environment each, in this process or in its own."""
+"""Slots for the episodes of Gymnasium environments. Each slot has one environment, in this process or in its own process."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from stormpg.errors import EnvironmentFailure
 
 
 class OneEpisode(gymnasium.Wrapper):
-    """An environment as a slot sees it: flat, one episode for each seed, idle after its end.
+    """An environment in a slot: flattened, with one episode per seed, and idle after its end.
 
-    A reset without a seed, as vector environments give after an episode, lets it wait. What goes wrong is told with the seed
-    that repeats it.
+    After a reset without a seed, which vector environments do after an episode, it stays idle. An error is reported with the
+    seed that reproduces it.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -43,12 +43,15 @@ class OneEpisode(gymnasium.Wrapper):
         return self.seen, float(reward), bool(terminated), bool(truncated), {}
 
     def _flat(self, observation: Any) -> np.ndarray:
+        """Return the flattened observation, after checking its size."""
         flat = self._guard(spaces.flatten, self.env.observation_space, observation)
         if flat.shape != self.seen.shape:
-            self._fail(f"gave an observation of {flat.size} numbers; expected {self.seen.size}")
-        return flat.astype(np.float32, copy=False)
+            self._fail(f"returned an observation of {flat.size} numbers; expected {self.seen.size}")
+        vector: np.ndarray = flat.astype(np.float32, copy=False)
+        return vector
 
     def _guard(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Call a function of the environment, and report its errors as EnvironmentFailure."""
         try:
             return call(*arguments, **named)
         except Exception as error:
@@ -59,16 +62,16 @@ class OneEpisode(gymnasium.Wrapper):
 
 
 def name_of(env: gymnasium.Env) -> str:
-    """What an environment is registered as, or its class."""
+    """Return the ID of a registered environment, or its class name."""
     spec = env.unwrapped.spec
     return spec.id if spec is not None else type(env.unwrapped).__name__
 
 
 class Patient(gymnasium.vector.AsyncVectorEnv):
-    """One process for each environment; a step or reset that takes longer than `seconds` is a failure."""
+    """A vector environment with one process per environment. A step or reset that takes longer than `seconds` fails."""
 
     def __init__(self, build: Sequence[Callable[[], gymnasium.Env]], seconds: float | None) -> None:
-        # Not a fork of this process, whose JAX has threads; the server that is forked instead has imported all there is.
+        # This process must not be forked, because JAX has threads. The fork server is forked instead, with the imports done.
         multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
         super().__init__(build, shared_memory=True, context="forkserver")
         self.seconds = seconds
@@ -80,7 +83,7 @@ class Patient(gymnasium.vector.AsyncVectorEnv):
         return self._patiently(super().step_wait)
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Whatever state they are in, hanging or gone."""
+        """Kill all processes, including those that hang or have died."""
         for process in self.processes:
             process.kill()
             process.join()
@@ -88,6 +91,7 @@ class Patient(gymnasium.vector.AsyncVectorEnv):
             pipe.close()
 
     def _patiently(self, wait: Callable[..., Any]) -> Any:
+        """Wait for a reply, and report a timeout or a dead process as EnvironmentFailure."""
         try:
             return wait(timeout=self.seconds)
         except multiprocessing.TimeoutError:

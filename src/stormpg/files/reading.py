@@ -1,6 +1,6 @@
-"""How files are read that anybody may have written: within limits, checked before they are believed, without surprises.
+"""Safe reading of untrusted files, with limits on size and nesting, and checks of types and values.
 
-Every reader returns plain data or raises one InputError that names the file. Sizes are looked at before anything is read.
+Every reader returns plain data or raises an InputError that names the file. The size is checked before a file is read.
 """
 
 import dataclasses
@@ -19,19 +19,19 @@ from stormpg.errors import InputError, legible, nearest, shown
 
 Record = TypeVar("Record")
 
-MOST_JSON = 2**24  # bytes: a run of a million seeds has a config.json of 13 MB
-MOST_TOML = 2**20
+MOST_JSON = 2**24  # bytes; a run of a million seeds has a config.json of 13 MB
+MOST_TOML = 2**20  # bytes
 MOST_NESTED = 64  # levels
-MOST_LETTERS = 200  # of a name
-MOST_COUNTED = 10**6  # of seeds and the like, where nothing else is said
+MOST_LETTERS = 200  # characters of a name
+MOST_COUNTED = 10**6  # the default limit of whole numbers, such as the number of seeds
 
 
 class Text:
-    """In annotations of what a file holds: text of any length, where `str` is a name."""
+    """Text of any length, in the annotations of a file's content. There, `str` is a name of limited length."""
 
 
 def size_of(file: Path, expected: str) -> int:
-    """The size of a file in bytes; InputError where there is none, or where it is a folder, a pipe or a device."""
+    """Return the size of a file in bytes. Raise InputError if it does not exist, or is a folder, a pipe or a device."""
     try:
         found = os.stat(file)
     except FileNotFoundError:
@@ -44,9 +44,9 @@ def size_of(file: Path, expected: str) -> int:
 
 
 def read_bytes(file: Path, expected: str, most: int) -> bytes:
-    """What a file holds, if it is not larger than `most` bytes."""
+    """Return the content of a file. Raise InputError if it is larger than `most` bytes."""
     if (size := size_of(file, expected)) > most:
-        raise InputError(f"{file} has {size:,} bytes, and {expected} has at most {most:,}.")
+        raise InputError(f"{file} has {size:,} bytes; expected {expected} of at most {most:,} bytes.")
     try:
         return file.read_bytes()
     except OSError as error:
@@ -54,7 +54,7 @@ def read_bytes(file: Path, expected: str, most: int) -> bytes:
 
 
 def read_text(file: Path, expected: str, most: int) -> str:
-    """The UTF-8 text of a file."""
+    """Return the UTF-8 text of a file."""
     try:
         return read_bytes(file, expected, most).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -62,10 +62,9 @@ def read_text(file: Path, expected: str, most: int) -> str:
 
 
 def read_json(file: Path, expected: str, most: int = MOST_JSON) -> Any:
-    """The content of a JSON file: whole numbers below 2⁶³, at most MOST_NESTED levels, text that can be written again.
+    """Return the content of a JSON file: whole numbers below 2⁶³, at most MOST_NESTED levels, text that is valid UTF-8.
 
-    NaN and the infinities are read, because results that are none are stored like that; whoever wants a finite number
-    says so.
+    NaN and the infinities are accepted, because results may contain them. A caller that needs finite numbers must check.
     """
     text = read_text(file, expected, most)
     try:
@@ -77,21 +76,22 @@ def read_json(file: Path, expected: str, most: int = MOST_JSON) -> Any:
 
 
 def read_object(file: Path, expected: str) -> dict[str, Any]:
-    """The same, of a file that holds one JSON object."""
+    """Return the content of a file that holds one JSON object."""
     content = read_json(file, expected)
     if not isinstance(content, dict):
-        raise InputError(f"{file} holds {shown(content)}; expected {expected}, which is a JSON object.")
+        raise InputError(f"{file} holds {shown(content)}; expected {expected}, a JSON object.")
     return content
 
 
 def _whole(digits: str) -> int:
+    """Return a whole number, or raise ValueError if it does not fit into 64 bits."""
     if len(digits) > 19 or not -(2**63) <= (number := int(digits)) < 2**63:
-        raise ValueError(f"a whole number of {len(digits)} digits")
+        raise ValueError(f"a whole number of {len(digits)} characters is too large")
     return number
 
 
 def _check_nesting(content: Any) -> None:
-    """Level by level, so that it needs no deep recursion itself."""
+    """Raise ValueError if content is nested too deeply or has invalid text. Iterates over levels to avoid deep recursion."""
     level = [content]
     for _ in range(MOST_NESTED):
         if not level:
@@ -99,7 +99,7 @@ def _check_nesting(content: Any) -> None:
         below: list[Any] = []
         for value in level:
             for text in _texts(value):
-                text.encode("utf-8")  # half a surrogate pair, as "\\ud800" is, could not be written anywhere
+                text.encode("utf-8")  # fails for half a surrogate pair such as "\\ud800", which cannot be written
             if isinstance(value, dict | list):
                 below += (part for part in (value.values() if isinstance(value, dict) else value) if not _simple(part))
         level = below
@@ -107,10 +107,12 @@ def _check_nesting(content: Any) -> None:
 
 
 def _simple(value: Any) -> bool:
+    """Whether a value has no parts and no text."""
     return isinstance(value, int | float | None)
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yield a value that is a text, or the keys of a dictionary."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -118,7 +120,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def read_toml(file: Path, flag: str) -> dict[str, Any]:
-    """The content of a TOML file that was given to a flag."""
+    """Return the content of a TOML file that was given to a command flag."""
     expected = f"a TOML file for {flag}"
     text = read_text(file, expected, MOST_TOML)
     try:
@@ -130,7 +132,7 @@ def read_toml(file: Path, flag: str) -> dict[str, Any]:
 
 
 def conforms(value: Any, kind: Any) -> bool:
-    """Whether a value that JSON gave is of a type, as annotations write it. Floats are finite, names are short."""
+    """Whether a value read from JSON has the type of an annotation. Floats must be finite, and `str` of limited length."""
     if kind is Any:
         return True
     if kind is None or kind is types.NoneType:
@@ -158,7 +160,7 @@ def conforms(value: Any, kind: Any) -> bool:
 def check_fields(
     content: Mapping[str, Any], kinds: Mapping[str, Any], where: str, most: Mapping[str, int] | None = None
 ) -> None:
-    """InputError where a value is missing, of another type, or a whole number that is negative or above its `most`."""
+    """Raise InputError if a value is missing, has another type, or is a whole number below 0 or above its limit in `most`."""
     for name, kind in kinds.items():
         value = content.get(name)
         if not conforms(value, kind):
@@ -169,7 +171,7 @@ def check_fields(
 
 
 def as_record(kind: type[Record], content: Mapping[str, Any], where: str, most: Mapping[str, int] | None = None) -> Record:
-    """A dataclass from a JSON object that has its fields, each of its type; lists become tuples."""
+    """Return a dataclass from a JSON object with its fields. The types are checked, and lists become tuples."""
     hints = typing.get_type_hints(kind)
     own = {field.name: hints[field.name] for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in content:

@@ -1,4 +1,4 @@
-"""Films of trained policies: `render` plays the episodes, `drawing` draws states, `formats` writes GIF and MP4.
+"""Videos of trained policies: `render` plays the episodes, `drawing` draws states, `formats` writes GIF and MP4.
 
-Called by the command `render`.
+Used by the command `render`.
 """

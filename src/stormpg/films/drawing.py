@@ -1,8 +1,8 @@
-"""Pictures of the built-in environments, drawn from their states.
+"""Images of the built-in environments, drawn from their states.
 
-A drawing is a function of a state that returns a `Canvas`, which takes points of the environment's own world. Colours are
-those of Okabe and Ito, which people who are blind to some colours can tell apart too: blue is what is pushed, vermillion
-is what swings, green is the goal.
+A drawing is a function that takes a state and returns a `Canvas`. A canvas uses the environment's own coordinates. The
+colours are those of Okabe and Ito, which are safe for colour-blind viewers: blue is what is pushed, vermillion is what
+swings, green is the goal.
 """
 
 import functools
@@ -18,8 +18,8 @@ from stormpg.envs import acrobot, cartpole, mountain_car, pendulum, rllab_cartpo
 from stormpg.envs.base import Discrete, Environment
 
 WIDTH, HEIGHT, HEADROOM = 640, 360, 58
-SMOOTH = 4  # drawn so many times larger, and reduced in the end, which smooths the edges
-FAR = 4 * SMOOTH * WIDTH  # nothing is drawn further out than this
+SMOOTH = 4  # images are drawn this many times larger and then reduced, to smooth the edges
+FAR = 4 * SMOOTH * WIDTH  # limit on pixel coordinates
 PAPER, GROUND, FAINT, GREY, INK = "#FFFFFF", "#E8EBEF", "#F1F3F6", "#8A929C", "#2B3138"
 BLUE, VERMILLION, GREEN, SKY = "#0072B2", "#D55E00", "#009E73", "#56B4E9"
 
@@ -28,7 +28,7 @@ font = functools.cache(ImageFont.load_default)
 
 
 class Canvas:
-    """A picture of the world between `left` and `right` and above `bottom`. Widths of strokes are in pixels."""
+    """An image of the world between `left` and `right` and above `bottom`. Stroke widths are in pixels."""
 
     def __init__(self, left: float, right: float, bottom: float) -> None:
         self.image = Image.new("RGB", (WIDTH * SMOOTH, HEIGHT * SMOOTH), PAPER)
@@ -37,15 +37,15 @@ class Canvas:
         self.scale = WIDTH * SMOOTH / (right - left)
 
     def pixel(self, point: Point) -> Point:
-        """Where a point of the world is in the large picture; one that is no number, or far away, is out of sight."""
+        """Return the position of a point in the enlarged image. Points that are NaN or far away are placed out of view."""
         x, y = (point[0] - self.left) * self.scale, HEIGHT * SMOOTH - (point[1] - self.bottom) * self.scale
         x, y = np.clip(np.nan_to_num([x, y], nan=FAR), -FAR, FAR)
         return float(x), float(y)
 
     def line(self, points: Iterable[Point], width: float, colour: str) -> None:
-        """A stroke with round ends and corners."""
+        """Draw a line with round ends and corners."""
         path, half = [self.pixel(p) for p in points], width * SMOOTH / 2
-        for (x, y), (u, v) in itertools.pairwise(path):  # Pillow's own wide lines have ragged edges
+        for (x, y), (u, v) in itertools.pairwise(path):  # Pillow's wide lines have ragged edges
             share = half / (math.hypot(u - x, v - y) or 1.0)
             dx, dy = (y - v) * share, (u - x) * share
             self.pen.polygon([(x + dx, y + dy), (u + dx, v + dy), (u - dx, v - dy), (x - dx, y - dy)], colour)
@@ -53,7 +53,7 @@ class Canvas:
             self.pen.circle(point, half - 0.5, colour)
 
     def polygon(self, points: Sequence[Point], colour: str, rounding: float = 0.0) -> None:
-        """A filled shape, widened by a stroke of `rounding` pixels, which makes its corners round."""
+        """Draw a filled polygon. An outline of `rounding` pixels makes its corners round."""
         self.pen.polygon([self.pixel(p) for p in points], colour)
         if rounding:
             self.line([*points, points[0]], rounding, colour)
@@ -69,18 +69,18 @@ class Canvas:
 
 
 def polar(centre: Point, length: float, angle: float) -> Point:
-    """The point in this direction, counter-clockwise from straight up."""
+    """The point at this distance and angle from the centre, counter-clockwise from straight up."""
     return centre[0] - length * math.sin(angle), centre[1] + length * math.cos(angle)
 
 
 def turned(centre: Point, angle: float, *points: Point) -> list[Point]:
-    """Points given in a body's own axes, as they are in the world."""
+    """Convert points from the coordinates of a body at this centre and angle to those of the world."""
     sin, cos = math.sin(angle), math.cos(angle)
     return [(centre[0] + cos * x - sin * y, centre[1] + sin * x + cos * y) for x, y in points]
 
 
 def pole_on_cart(x: float, foot: Point, angle: float, length: float, most: float, end: float) -> Canvas:
-    """A cart at x on a rail up to ±`end`; the wedge is where the pole may be, ±`most`."""
+    """Draw a cart at x on a rail from −`end` to `end`. The wedge shows the allowed angles, up to ±`most`."""
     canvas, rail, half = Canvas(-2.8, 2.8, -0.85), -0.34, 0.3
     canvas.line([(-end - half, rail), (end + half, rail)], 4, GREY)
     for stop in (-end, 0.0, end):
@@ -101,14 +101,14 @@ def draw_cartpole(state: Any) -> Canvas:
 
 
 def draw_rllab_cartpole(state: Any) -> Canvas:
-    """The pole is where its own coordinates say, which after a reset is not quite on the cart."""
+    """The pole is drawn at its own coordinates, which are slightly off the cart after a reset."""
     foot = polar((state.pole_x, state.pole_y), -rllab_cartpole.HALF_LENGTH, state.angle)
     limits = rllab_cartpole.LENGTH, rllab_cartpole.ANGLE_LIMIT, rllab_cartpole.X_LIMIT
     return pole_on_cart(state.x, foot, state.angle, *limits)
 
 
 def car_on_hill(canvas: Canvas, height: Callable[[float], float], goal: float, car: Point, angle: float, half: Point) -> Canvas:
-    """A hill, a flag at the goal, and a box car of these half lengths."""
+    """Draw a hill, a flag at the goal, and a car with these half lengths."""
     track = [(float(x), height(float(x))) for x in np.linspace(canvas.left, canvas.right, 161)]
     canvas.polygon([(canvas.left, canvas.bottom), *track, (canvas.right, canvas.bottom)], GROUND)
     canvas.line(track, 4, GREY)
@@ -126,15 +126,15 @@ def car_on_hill(canvas: Canvas, height: Callable[[float], float], goal: float, c
 
 
 def draw_rllab_mountain_car(state: Any) -> Canvas:
-    valley = lambda x: 1 - math.cos(rllab_mountain_car.WAVE * x)
+    valley: Callable[[float], float] = lambda x: 1 - math.cos(rllab_mountain_car.WAVE * x)
     half = rllab_mountain_car.HALF_WIDTH, rllab_mountain_car.HALF_HEIGHT
     return car_on_hill(Canvas(-2.3, 2.3, -0.12), valley, rllab_mountain_car.GOAL_X, (state.x, state.y), state.angle, half)
 
 
 def draw_mountain_car(state: Any) -> Canvas:
-    """Gymnasium's hill sin 3x, lower, so that all of it is seen; the car stands on it."""
+    """Gymnasium's hill sin 3x, scaled down so that all of it is visible."""
     half, rise = (0.085, 0.045), 0.38
-    hill = lambda x: rise * math.sin(3 * x)
+    hill: Callable[[float], float] = lambda x: rise * math.sin(3 * x)
     angle = math.atan(3 * rise * math.cos(3 * state.x))
     car = turned((state.x, hill(state.x)), angle, (0.0, half[1]))[0]
     canvas = Canvas(mountain_car.LEFT_WALL - 0.1, mountain_car.RIGHT_WALL + 0.1, -1.25 * rise)
@@ -142,7 +142,7 @@ def draw_mountain_car(state: Any) -> Canvas:
 
 
 def linkage(canvas: Canvas, joints: Sequence[Point], width: float) -> Canvas:
-    """Rods from joint to joint, the first of which is fixed."""
+    """Draw rods between consecutive joints. The first joint is fixed."""
     for place, rod in enumerate(itertools.pairwise(joints)):
         canvas.line(rod, width, (VERMILLION, BLUE)[place % 2])
     for joint in joints[:-1]:
@@ -152,7 +152,7 @@ def linkage(canvas: Canvas, joints: Sequence[Point], width: float) -> Canvas:
 
 
 def ring(canvas: Canvas, radius: float) -> None:
-    """How far the rods reach."""
+    """Draw the disc that the rods can reach."""
     canvas.disc((0.0, 0.0), radius, GROUND)
     canvas.disc((0.0, 0.0), radius - 2 / canvas.scale * SMOOTH, FAINT)
 
@@ -176,7 +176,7 @@ def draw_acrobot(state: Any) -> Canvas:
 
 
 def bars(values: np.ndarray, largest: float) -> Canvas:
-    """Numbers as bars, for environments that have no shape of their own; the axis is for all up to ±`largest`."""
+    """Draw numbers as bars, for environments without a drawing. The axis covers ±`largest`."""
     canvas, limit = Canvas(-8.0, 8.0, -4.2), round_number(largest)
     left, right, height = -6.6, 7.2, 2.9
     for level in (-1.0, 0.0, 1.0):
@@ -193,13 +193,13 @@ def bars(values: np.ndarray, largest: float) -> Canvas:
 
 
 def round_number(least: float) -> float:
-    """The first number with one or two plain digits that is not less."""
+    """The smallest round number that is at least `least`."""
     ten = 10.0 ** math.floor(math.log10(least)) if 0 < least < math.inf else 1.0
     return next((ten * digit for digit in (1, 1.5, 2, 3, 5, 7) if ten * digit >= least), 10 * ten)
 
 
 def places(here: int, states: int) -> Canvas:
-    """A finite number of states in a row, and the one where it is now."""
+    """Draw a finite number of states in a row, with the current one highlighted."""
     canvas, pitch = Canvas(-8.0, 8.0, -4.5), min(14.4 / states, 3.0)
     row = [((place - (states - 1) / 2) * pitch, 0.0) for place in range(states)]
     canvas.line([row[0], row[-1]], 4, GREY)
@@ -211,7 +211,7 @@ def places(here: int, states: int) -> Canvas:
     return canvas
 
 
-DRAWINGS: dict[str, Callable[[Any], Canvas]] = {  # of a state of plain numbers
+DRAWINGS: dict[str, Callable[[Any], Canvas]] = {  # the state's fields are Python floats
     "cartpole": draw_cartpole,
     "cartpole-continuous": draw_cartpole,
     "rllab-cartpole": draw_rllab_cartpole,
@@ -223,7 +223,7 @@ DRAWINGS: dict[str, Callable[[Any], Canvas]] = {  # of a state of plain numbers
 
 
 def draw(env: Environment, state: Any, observation: Any, largest: float) -> Image.Image:
-    """A picture of an environment in this state; `largest`: the largest number in the observations of its episode."""
+    """Return an image of an environment in this state. `largest` is the largest absolute observation of the episode."""
     if env.name in DRAWINGS:
         numbers = (x if math.isfinite(x) else math.nan for x in map(float, state))
         return DRAWINGS[env.name](type(state)(*numbers)).picture()
@@ -233,7 +233,7 @@ def draw(env: Environment, state: Any, observation: Any, largest: float) -> Imag
 
 
 def captioned(image: Image.Image, step: int, total: float) -> Image.Image:
-    """The picture with the step and the return so far in its corner."""
+    """Write the step and the return so far into the corner of the image."""
     pen = ImageDraw.Draw(image)
     for line, (name, value) in enumerate((("step", f"{step}"), ("return", f"{total:.1f}"))):
         pen.text((14, 10 + 21 * line), name, GREY, font(16))
@@ -242,7 +242,7 @@ def captioned(image: Image.Image, step: int, total: float) -> Image.Image:
 
 
 def with_headroom(frame: np.ndarray) -> Image.Image:
-    """What another library has drawn, with room for the caption above it."""
+    """Add space for the caption above a frame that another library has drawn."""
     drawn = Image.fromarray(frame)
     image = Image.new("RGB", (drawn.width, drawn.height + HEADROOM), PAPER)
     image.paste(drawn, (0, HEADROOM))

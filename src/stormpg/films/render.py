@@ -1,12 +1,12 @@
-"""render(): episodes of a trained policy as a film, GIF or MP4.
+"""render(): write episodes of a trained policy as a GIF or MP4 file.
 
-The episodes are those that `evaluate` plays with the same seed, so the return in the corner is the one in its table.
+The episodes are those that `evaluate` plays with the same seed, so the returns shown are those in its table.
 """
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from stormpg.records import Tree, traceable
 from stormpg.runs.run_folder import Run
 from stormpg.sampling.rollouts import draws_noise, noise_of
 
-RATES = {  # frames a second: real time where the environment has a short time step, and Gymnasium's where it has not
+RATES = {  # frames per second: real time if the environment has a time step, otherwise Gymnasium's rate
     "cartpole": 1 / cartpole.DT,
     "cartpole-continuous": 1 / cartpole.DT,
     "rllab-cartpole": 1 / rllab_cartpole.DT,
@@ -35,12 +35,12 @@ RATES = {  # frames a second: real time where the environment has a short time s
     "pendulum": 1 / pendulum.DT,
     "acrobot": 15.0,
 }
-MOST_STEPS = 20_000  # of an episode that is filmed
-USUAL_RATE = 5.0  # where nothing else is known
+MOST_STEPS = 20_000  # per episode
+USUAL_RATE = 5.0  # for environments without a rate of their own
 
 
 class Rendering(NamedTuple):
-    """What was written: the file, its frames a second, and the return and the length of each episode in it."""
+    """The file that was written, its frames per second, and the return and length of each episode in it."""
 
     file: Path
     fps: float
@@ -49,7 +49,7 @@ class Rendering(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What is seen after a step, or after the reset, whose reward is 0."""
+    """The image after a step, or after the reset, whose reward is 0."""
 
     image: Image.Image
     reward: float
@@ -68,14 +68,15 @@ def render(
     env: Any = None,
     policy: Any = None,
 ) -> Rendering:
-    """Play episodes with a policy of the run in a folder, and write them to a file that ends in .gif or .mp4.
+    """Play episodes with a policy of the run in a folder, and write them to a .gif or .mp4 file.
 
-    episodes, seed   how many, one after the other, and the seed of their randomness
-    which            the iterate: last, uniform or best
-    deterministic    take the mode of the policy, and not samples
-    policy_seed      the seed of the run whose policy it is; its first one by default
-    fps              frames a second; the environment's own by default
-    env, policy      where they were of your own making, and cannot be made again from the folder
+    episodes        number of episodes, shown one after the other
+    seed            random seed of the episodes
+    which           the iterate: last, uniform or best
+    deterministic   take the mode of the policy instead of sampling actions
+    policy_seed     the seed of the run whose policy is shown; the run's first seed by default
+    fps             frames per second; the environment's own rate by default
+    env, policy     your own environment or policy, if the run used one that cannot be rebuilt from the folder
     """
     file = Path(out)
     write = writer(file)
@@ -83,12 +84,12 @@ def render(
         raise InputError(f"episodes is {episodes}; expected at least 1.")
     run = Run(folder, env, policy)
     if run.horizon > MOST_STEPS:
-        raise InputError(f"episodes of the run in {folder} have up to {run.horizon} steps; a film has at most {MOST_STEPS}.")
+        raise InputError(f"episodes of the run in {folder} have up to {run.horizon} steps; expected at most {MOST_STEPS}.")
     params, policy = parameters(run, which, policy_seed), run.policies[0]
     kind = Inside if run.env.in_jax else Outside
     with contextlib.closing(kind(run.env, policy, params, deterministic)) as stage:
         done = Rendering(file, frame_rate(fps, stage.rate, file), [], [])
-        # As `evaluate` and the rollouts draw them.
+        # The same random numbers as in `evaluate` and the rollouts.
         own = run.seeds[0] if policy_seed is None else policy_seed
         keys = jax.random.split(episodes_key(seed, (0, own)), (episodes, 3))
         draws = noise_of(policy, keys[:, 1], run.horizon)
@@ -103,7 +104,7 @@ def render(
 
 
 def parameters(run: Run, which: str, seed: int | None) -> Tree:
-    """ξ of one of the run's seeds."""
+    """ξ of one of the run's seeds. InputError if the run does not have this seed."""
     wanted = run.seeds[0] if seed is None else seed
     found = [params for setting, own, params in run.iterates(which) if setting == 0 and own == wanted]
     if not found:
@@ -112,15 +113,15 @@ def parameters(run: Run, which: str, seed: int | None) -> Tree:
 
 
 def frame_rate(asked: float | None, own: float, file: Path) -> float:
-    """Frames a second: what was asked for, or the environment's own, as far as the format can show it."""
+    """Frames per second: the requested rate, or the environment's own, limited to what the format supports."""
     fastest = FASTEST[file.suffix.lower()]
     if asked is not None and not 0.1 <= asked <= fastest:
-        raise InputError(f"fps is {asked:g}; expected 0.1 to {fastest:g} frames a second for {file.suffix}.")
+        raise InputError(f"fps is {asked:g}; expected 0.1 to {fastest:g} frames per second for {file.suffix}.")
     return min(own, fastest) if asked is None else asked
 
 
 def film(episodes: Iterable[Iterator[Frame]], done: Rendering) -> Iterator[tuple[Image.Image, bool]]:
-    """All frames with their captions; `done` gets the return and the length of each episode."""
+    """Yield all frames with captions. Appends the return and length of each episode to `done`."""
     for episode in episodes:
         total, step = 0.0, 0
         for step, (image, reward, over) in enumerate(episode):
@@ -131,14 +132,14 @@ def film(episodes: Iterable[Iterator[Frame]], done: Rendering) -> Iterator[tuple
 
 
 class Inside:
-    """Episodes of an environment in JAX, drawn here."""
+    """Episodes of a JAX environment, drawn by `drawing`."""
 
     def __init__(self, env: Environment, policy: Any, params: Tree, deterministic: bool) -> None:
         self.env, self.rate = env, RATES.get(env.name, USUAL_RATE)
         self.move = functools.partial(_move, env, traceable(policy), params, deterministic)
 
     def episode(self, keys: Array, draws: Array) -> Iterator[Frame]:
-        """Played to its end first: the axes of a plot have to hold all of it."""
+        """Yield the frames of an episode. It is played to its end first, because the axes of a plot must cover all of it."""
         state, seen = self.env.reset(keys[0])
         played = [(state, seen, 0.0)]
         for time, draw_of_step in enumerate(draws):
@@ -157,6 +158,7 @@ class Inside:
 def _move(
     env: Environment, policy: Any, params: Tree, deterministic: bool, state: Any, seen: Array, draw: Any, key: Array
 ) -> Any:
+    """Take a step of an episode."""
     if deterministic:
         action = policy.mode(params, seen)
     else:
@@ -165,22 +167,27 @@ def _move(
 
 
 class Outside:
-    """Episodes of an environment outside JAX, which draws itself."""
+    """Episodes of an environment outside JAX, which draws its own frames."""
 
     def __init__(self, env: OutsideEnvironment, policy: Any, params: Tree, deterministic: bool) -> None:
         if env.frames is None:
-            raise InputError(f"{env.name} cannot be drawn: give a name, or a function that makes it with a render_mode.")
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it greets on standard output otherwise
+            raise InputError(f"{env.name} cannot be drawn: pass its name, or a function that makes it with a render_mode.")
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it prints a greeting otherwise
         self.env, acting = env, actor(policy, params)
-        # The noise is JAX's, and an environment takes NumPy's arrays alone.
-        self.act = lambda seen, noise: acting.mode(seen) if deterministic else np.asarray(acting.act(seen, noise))
+        # The noise is a JAX array, but the environment takes only NumPy arrays.
+        self.act: Callable[[np.ndarray, Array], np.ndarray] = lambda seen, noise: (
+            acting.mode(seen) if deterministic else np.asarray(acting.act(seen, noise))
+        )
         try:
             self.game = env.frames(render_mode="rgb_array")
         except TypeError as error:
-            raise InputError(f"{env.name} cannot be drawn: what makes it takes no render_mode ({error}).") from None
+            raise InputError(
+                f"{env.name} cannot be drawn: the function that makes it takes no render_mode ({error})."
+            ) from None
         self.rate = float(self.game.metadata.get("render_fps") or USUAL_RATE)
 
     def episode(self, keys: Array, draws: Array) -> Iterator[Frame]:
+        """Yield the frames of an episode."""
         seed = int(np.asarray(jax.random.key_data(keys[0]))[-1] >> 1)
         seen, _ = self.game.reset(seed=seed)
         yield Frame(self.picture(), 0.0, False)
@@ -193,12 +200,13 @@ class Outside:
                 break
 
     def picture(self) -> Image.Image:
+        """The current frame. InputError if the environment cannot draw it."""
         try:
             drawn = self.game.render()
-        except Exception as error:  # what it lacks differs: a package, a display, a graphics driver
+        except Exception as error:  # many causes: a missing package, display or graphics driver
             raise InputError(f"{self.env.name} cannot draw itself: {error}.") from error
         if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
-            raise InputError(f"{self.env.name} cannot be drawn: it has no pictures for render_mode 'rgb_array'.")
+            raise InputError(f"{self.env.name} cannot be drawn: it returns no images for render_mode 'rgb_array'.")
         return with_headroom(drawn)
 
     def close(self) -> None:

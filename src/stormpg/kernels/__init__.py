@@ -1,6 +1,6 @@
-"""Fused kernels, where they apply: on a GPU, in float32, for a policy whose network has one hidden layer.
+"""Fused GPU kernels. They apply on a GPU, in float32, to a policy whose network has one hidden layer.
 
-`trajectories` and `scores` ask here and take the plain way otherwise. STORMPG_FUSED=0 switches the kernels off.
+`sampling.rollouts` and `scores` call `applies` and use plain JAX if it returns False. STORMPG_FUSED=0 disables the kernels.
 """
 
 import os
@@ -14,11 +14,11 @@ from stormpg.policies.families import Categorical, Gaussian
 from stormpg.policies.networks import MLP
 from stormpg.records import Tree
 
-MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # what fits into the registers of a program
+MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # limits for a network that fits into a program's registers
 
 
 def applies(policy: Any, params: Tree) -> bool:
-    """Whether the kernels can do this policy's log-probabilities and scores. A subclass may do anything, so it is not asked."""
+    """Whether the kernels support this policy. Subclasses are excluded, because they may override any method."""
     if os.environ.get("STORMPG_FUSED") == "0" or platform() not in ("gpu", "cuda"):
         return False
     network = policy.mean if type(policy) is Gaussian else policy.logits if type(policy) is Categorical else None

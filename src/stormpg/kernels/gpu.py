@@ -1,8 +1,9 @@
-"""Kernels for a GPU: a whole rollout, the log-probabilities of a batch, and its weighted sum of scores.
+"""GPU kernels for a whole rollout, for the log-probabilities of a batch, and for its weighted sum of scores.
 
-In plain JAX every step of a rollout is a launch of several kernels, and thousands of small ones wait for one another. Here
-a trajectory's steps are a loop inside one kernel, which ends when its own episodes have ended. The environment and the
-policy come from their own functions (`lanes`); only the network, one hidden layer of tanh units, is written out (`parts`).
+In plain JAX every step of a rollout launches several kernels, and thousands of small kernels run one after another. Here the
+steps of a trajectory are a loop inside one kernel, which stops when all its episodes have ended. The environment and the policy
+are traced from their own functions (`scalar_code`). Only the network, one hidden layer of tanh units, is written by hand
+(`network`).
 """
 
 import functools
@@ -19,25 +20,30 @@ from jax.experimental.pallas import triton
 from stormpg.kernels.network import head, hidden, load_weights, output, power_of_two, read, scalars, split, weights
 from stormpg.kernels.scalar_code import on_lanes
 from stormpg.records import Tree
-from stormpg.trajectories import over_runs
+from stormpg.trajectories import Trajectories, over_runs
 
-LANES = 32  # trajectories of one program of a rollout, at most
-TILE = 4  # steps of a trajectory that a program takes at once
-PROGRAMS = 8192  # with more than these a GPU is full, and each program had better do more
+LANES = 32  # the largest number of trajectories per program of a rollout
+TILE = 4  # the number of steps of a trajectory that a program processes at once
+PROGRAMS = 8192  # this many programs fill a GPU; larger batches give each program several trajectories
+
+Ref = Any  # a Pallas reference to an array in GPU memory
+LoopState = tuple[Array, list[Array], list[Array], Array]  # of a rollout: time, state, observation, 1 while the episode runs
+Sums = tuple[list[Array], Array, list[Array], list[Array]]  # of scores: input weights, hidden bias, output weights, the rest
 
 
 def step_on_lanes(step: Callable[..., Any], *shapes: Any) -> Callable[..., list[Array]]:
-    """As `on_lanes`, and remembered: an environment's step is the longest of all functions to trace."""
+    """Return `on_lanes(step, *shapes)` from a cache, because an environment's step is slow to trace."""
     leaves, structure = jax.tree.flatten(shapes)
-    return _remembered(step, structure, tuple(leaves))
+    return _cached_on_lanes(step, structure, tuple(leaves))
 
 
 @functools.lru_cache(maxsize=16)
-def _remembered(step: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> Callable[..., list[Array]]:
+def _cached_on_lanes(step: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> Callable[..., list[Array]]:
     return on_lanes(step, *jax.tree.unflatten(structure, leaves))
 
 
-def call(kernel: Any, programs: int, out_shape: Any, interpret: bool, *operands: Any) -> Any:
+def call(kernel: Callable[..., None], programs: int, out_shape: Any, interpret: bool, *operands: Any) -> Any:
+    """Run a kernel on a grid of `programs` programs. `interpret`: in Python, without a GPU."""
     return pl.pallas_call(
         kernel,
         grid=(programs,),
@@ -50,35 +56,42 @@ def call(kernel: Any, programs: int, out_shape: Any, interpret: bool, *operands:
 def rollout(
     env: Any, policy: Any, params: Tree, start: tuple[Tree, Array], noise: Array, horizon: int, interpret: bool = False
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Observations, actions, rewards, mask and log-probabilities of n trajectories from these starts: [n, H, ...]."""
+    """Return observations, actions, rewards, mask and log-probabilities of n trajectories from `start`: [n, H, ...]."""
     _, layers, others = split(policy, params)
     state, first = start
     n, width = first.shape
     lanes = min(power_of_two(n), LANES)
-    one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+
+    def per_trajectory(x: Array) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+
     draw = jax.ShapeDtypeStruct(noise.shape[2:], noise.dtype)
-    action = jax.eval_shape(policy.act, params, one(first), draw)
-    own = head(policy, params, layers[-1]["bias"].shape[0], action)
-    act = own.act(draw)
+    action = jax.eval_shape(policy.act, params, per_trajectory(first), draw)
+    policy_head = head(policy, params, layers[-1]["bias"].shape[0], action)
+    act = policy_head.act(draw)
     key = jax.eval_shape(jax.random.key, 0)
-    advance = step_on_lanes(env.step, key, jax.tree.map(one, state), action)
+    advance = step_on_lanes(env.step, key, jax.tree.map(per_trajectory, state), action)
     fields = [jnp.reshape(x, (n, -1)) for x in jax.tree.leaves(state)]
     draws, moves = int(np.prod(draw.shape)), int(np.prod(action.shape))
 
-    def kernel(w, settings, rest, noise, first, *refs):
+    def kernel(w: Ref, settings: Ref, rest: Ref, noise: Ref, first: Ref, *refs: Ref) -> None:
         fields, (observations, actions, rewards, masks, logs) = refs[:-5], refs[-5:]
         w = load_weights(w)
         rows = pl.program_id(0) * lanes + jnp.arange(lanes)
         inside = rows < n
-        load = lambda ref, *at: triton.load(ref.at[(rows, *at)], mask=inside, other=0)
-        store = lambda ref, value, *at: triton.store(ref.at[(rows, *at)], value, mask=inside)
         fixed = [*read(settings, lanes), *read(rest, lanes)]
 
-        def step(loop):
+        def load(ref: Ref, *at: Any) -> Array:
+            return triton.load(ref.at[(rows, *at)], mask=inside, other=0)
+
+        def store(ref: Ref, value: Array, *at: Any) -> None:
+            triton.store(ref.at[(rows, *at)], value, mask=inside)
+
+        def step(loop: LoopState) -> LoopState:
             time, state, seen, alive = loop
             out = output(w, hidden(w, seen))
             acted = act(*fixed, *out, *(load(noise, time, i) for i in range(draws)))
-            (log_prob,) = own.log_prob(*fixed, *out, *acted)
+            (log_prob,) = policy_head.log_prob(*fixed, *out, *acted)
             *ahead, reward, over = advance(*state, *acted)
             live = alive > 0
             for ref, numbers in ((observations, seen), (actions, acted)):
@@ -96,14 +109,13 @@ def rollout(
         begin = (jnp.int32(0), state, seen, inside.astype(jnp.int32))
         ended = jax.lax.while_loop(lambda loop: (loop[0] < horizon) & (loop[3].max() > 0), step, begin)[0]
 
-        def clear(time, _):
-            zero = lambda ref, *at: store(ref, jnp.zeros((lanes,), ref.dtype), time, *at)
+        def clear(time: Array, carry: Array) -> Array:
             for ref in (observations, actions):
                 for i in range(ref.shape[2]):
-                    zero(ref, i)
+                    store(ref, jnp.zeros((lanes,), ref.dtype), time, i)
             for ref in (rewards, masks, logs):
-                zero(ref)
-            return _
+                store(ref, jnp.zeros((lanes,), ref.dtype), time)
+            return carry
 
         jax.lax.fori_loop(ended, horizon, clear, 0)
 
@@ -119,84 +131,91 @@ def rollout(
 
 
 class Batch(NamedTuple):
-    """What the kernels below read of a batch."""
+    """The parts of a batch that the kernels below read."""
 
     observation: Array  # [n, H, inputs]
     action: Array  # [n, H, actions]
     length: Array  # [n]
 
 
-def read_batch(trajectories: Any) -> Batch:
+def read_batch(trajectories: Trajectories) -> Batch:
+    """Return the flattened observations and actions of a batch, and the lengths of its episodes."""
     n, horizon = trajectories.mask.shape
-    flat = lambda x: jnp.reshape(x, (n, horizon, -1))
-    return Batch(
-        flat(trajectories.observation), flat(trajectories.action), trajectories.mask.sum(axis=1).astype(jnp.int32)
-    )  # fmt: skip
+    observation = jnp.reshape(trajectories.observation, (n, horizon, -1))
+    action = jnp.reshape(trajectories.action, (n, horizon, -1))
+    return Batch(observation, action, trajectories.mask.sum(axis=1).astype(jnp.int32))
 
 
-def log_probs(policy: Any, params: Tree, trajectories: Any, interpret: bool = False) -> Array:
-    """log π_ξ(a_h|s_h), [n, H], 0 on padded steps."""
+def log_probs(policy: Any, params: Tree, trajectories: Trajectories, interpret: bool = False) -> Array:
+    """Return log π_ξ(a_h|s_h), [n, H], 0 on padded steps."""
     _, layers, others = split(policy, params)
     n, horizon = trajectories.mask.shape
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
-    own = head(policy, params, layers[-1]["bias"].shape[0], action)
+    policy_head = head(policy, params, layers[-1]["bias"].shape[0], action)
 
-    def kernel(w, settings, rest, batch, values):
+    def kernel(w: Ref, settings: Ref, rest: Ref, batch: Ref, values: Ref) -> None:
         w, batch = load_weights(w), Batch(*batch)
         row = pl.program_id(0)
         fixed = [*read(settings, TILE), *read(rest, TILE)]
 
-        def tile(number, _):
+        def tile(number: Array, carry: Array) -> Array:
             times = number * TILE + jnp.arange(TILE)
-            load = lambda ref, i: triton.load(ref.at[row, times, i], mask=times < horizon, other=0)
+
+            def load(ref: Ref, i: int) -> Array:
+                return triton.load(ref.at[row, times, i], mask=times < horizon, other=0)
+
             seen = [load(batch.observation, i) for i in range(batch.observation.shape[2])]
             acted = [load(batch.action, i) for i in range(batch.action.shape[2])]
-            (value,) = own.log_prob(*fixed, *output(w, hidden(w, seen)), *acted)
+            (value,) = policy_head.log_prob(*fixed, *output(w, hidden(w, seen)), *acted)
             live = times < batch.length[row]
             triton.store(values.at[row, times], jnp.where(live, value, 0.0), mask=times < horizon)
-            return _
+            return carry
 
-        def clear(number, _):
+        def clear(number: Array, carry: Array) -> Array:
             times = number * TILE + jnp.arange(TILE)
             triton.store(values.at[row, times], jnp.zeros((TILE,)), mask=times < horizon)
-            return _
+            return carry
 
         full = -(-batch.length[row] // TILE)
         jax.lax.fori_loop(0, full, tile, 0)
         jax.lax.fori_loop(full, -(-horizon // TILE), clear, 0)
 
     operands = (weights(layers), scalars(policy), scalars(others), read_batch(trajectories))
-    return call(kernel, n, jax.ShapeDtypeStruct((n, horizon), jnp.float32), interpret, *operands)
+    values: Array = call(kernel, n, jax.ShapeDtypeStruct((n, horizon), jnp.float32), interpret, *operands)
+    return values
 
 
-def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, interpret: bool = False) -> Tree:
-    """Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
+def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array, interpret: bool = False) -> Tree:
+    """Return Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
     name, layers, others = split(policy, params)
     n, horizon = trajectories.mask.shape
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
     packed = weights(layers)
     inputs, size = packed.into.shape
     outputs = packed.out.shape[0]
-    own = head(policy, params, outputs, action)
-    loose = sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(others))  # parameters outside the network
-    group = max(1, min(n, n * over_runs(1) // PROGRAMS))  # trajectories of a program
+    policy_head = head(policy, params, outputs, action)
+    extra = sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(others))  # parameters outside the network
+    group = max(1, min(n, n * over_runs(1) // PROGRAMS))  # trajectories per program
     programs = -(-n // group)
 
-    def kernel(w, settings, rest, batch, coefficient, wide, narrow):
+    def kernel(w: Ref, settings: Ref, rest: Ref, batch: Ref, coefficient: Ref, wide: Ref, narrow: Ref) -> None:
         w, batch = load_weights(w), Batch(*batch)
         program = pl.program_id(0)
         fixed = [*read(settings, TILE), *read(rest, TILE)]
 
-        def tile(row, number, sums):
+        def tile(row: Array, number: Array, sums: Sums) -> Sums:
             into, bias, out, single = sums
             times = number * TILE + jnp.arange(TILE)
-            load = lambda ref, *i: triton.load(ref.at[(row, times, *i)], mask=times < horizon, other=0)
+
+            def load(ref: Ref, *i: int) -> Array:
+                return triton.load(ref.at[(row, times, *i)], mask=times < horizon, other=0)
+
             seen = [load(batch.observation, i) for i in range(inputs)]
             acted = [load(batch.action, i) for i in range(batch.action.shape[2])]
             c = jnp.where(times < batch.length[row], load(coefficient), 0.0)
             h = hidden(w, seen)
-            slopes = [c * slope for slope in own.slope(*fixed, *output(w, h), *acted)]
-            rest_pull, pull = slopes[:loose], slopes[loose:]  # on the other parameters, on each output
+            slopes = [c * slope for slope in policy_head.slope(*fixed, *output(w, h), *acted)]
+            rest_pull, pull = slopes[:extra], slopes[extra:]  # for the other parameters, for each output
             into_hidden = sum(p[:, None] * weight for p, weight in zip(pull, w.out, strict=True)) * (1.0 - h * h)
             return (
                 [total + x[:, None] * into_hidden for total, x in zip(into, seen, strict=True)],
@@ -206,10 +225,11 @@ def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, 
             )
 
         block, line = jnp.zeros((TILE, size)), jnp.zeros((TILE,))
-        begin = ([block] * inputs, block, [block] * outputs, [line] * (outputs + loose))
+        begin = ([block] * inputs, block, [block] * outputs, [line] * (outputs + extra))
 
-        def trajectory(row, sums):
-            return jax.lax.fori_loop(0, -(-batch.length[row] // TILE), functools.partial(tile, row), sums)
+        def trajectory(row: Array, sums: Sums) -> Sums:
+            added: Sums = jax.lax.fori_loop(0, -(-batch.length[row] // TILE), functools.partial(tile, row), sums)
+            return added
 
         first = program * group
         into, bias, out, single = jax.lax.fori_loop(first, jnp.minimum(first + group, n), trajectory, begin)
@@ -220,7 +240,7 @@ def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, 
 
     out_shape = (
         jax.ShapeDtypeStruct((programs, inputs + 1 + outputs, size), jnp.float32),
-        jax.ShapeDtypeStruct((programs, outputs + loose), jnp.float32),
+        jax.ShapeDtypeStruct((programs, outputs + extra), jnp.float32),
     )
     operands = (packed, scalars(policy), scalars(others), read_batch(trajectories), coefficient)
     wide, narrow = (x.sum(axis=0) for x in call(kernel, programs, out_shape, interpret, *operands))
@@ -230,5 +250,5 @@ def score_sum(policy: Any, params: Tree, trajectories: Any, coefficient: Array, 
         {"weight": wide[inputs + 1 :, :width].T, "bias": narrow[:outputs]},
     ]
     left = iter(narrow[outputs:])
-    loose_gradient = jax.tree.map(lambda leaf: jnp.stack([next(left) for _ in range(leaf.size)]).reshape(leaf.shape), others)
-    return {**loose_gradient, name: network}
+    extra_gradient = jax.tree.map(lambda leaf: jnp.stack([next(left) for _ in range(leaf.size)]).reshape(leaf.shape), others)
+    return {**extra_gradient, name: network}

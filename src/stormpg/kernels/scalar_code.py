@@ -1,8 +1,8 @@
-"""A function of scalars, run on many lanes at once without an array of more than the lanes.
+"""Evaluation of a function on many lanes at once, with no array other than vectors of one number per lane.
 
-A kernel for a GPU holds one trajectory in a lane, and its compiler (Triton) knows no small vectors: no stack, no slice, no
-sum of four numbers. So the function is traced once, as it was written, and its operations are done again one number at
-a time: a value of shape [k] becomes k values of shape [lanes].
+A GPU kernel holds one trajectory per lane, and its compiler (Triton) does not support small vectors: no stack, no slice, no
+sum of four numbers. The function is therefore traced once, as it was written, and its operations are then applied one number
+at a time: a value of shape [k] becomes k values of shape [lanes].
 """
 
 import functools
@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-Numbers = np.ndarray  # of objects: in each place the lanes of that number, or UNKNOWN
+Numbers = np.ndarray  # of objects: each element is the vector of lanes of one number, or UNKNOWN
 
-UNKNOWN = object()  # a number that no kernel can have: of a random key, and all that is computed from one
+UNKNOWN = object()  # a number that a kernel cannot compute: part of a random key, or computed from one
 
 ELEMENTWISE = {
     *("abs", "add", "add_any", "and", "atan2", "ceil", "clamp", "convert_element_type", "cos", "div", "eq"),
@@ -30,41 +30,44 @@ CALLS = {"checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vj
 
 
 class Unfit(Exception):
-    """The function has an operation that cannot be done number by number."""
+    """The function has an operation that cannot be applied number by number."""
 
 
 def on_lanes(function: Callable[..., Any], *shapes: Any) -> Callable[..., list[Array]]:
-    """`function`, of trees with these shapes and dtypes, as a function of all their numbers one after the other.
+    """Return `function`, which takes trees with these shapes and dtypes, as a function of all their numbers in order.
 
-    Numbers of random keys are left out. Raises Unfit here, not when it is called, where that cannot be.
+    The numbers of random keys are omitted. Raises Unfit if the function cannot be evaluated this way: here, not when the result
+    is called.
     """
     jaxpr = jax.make_jaxpr(function)(*shapes)
     avals = [v.aval for v in jaxpr.jaxpr.invars]
 
-    @jax.jit  # traced once for every count of lanes, however many kernels call it
+    @jax.jit  # traced once for each number of lanes, even if several kernels call it
     def run(*numbers: Array) -> list[Array]:
         left = iter(numbers)
         inputs = [fill(aval.shape, left) if is_number(aval) else unknown(aval.shape) for aval in avals]
         return all_known(evaluate(jaxpr.jaxpr, jaxpr.consts, inputs, numbers[0].shape[0]))
 
     numbers = [jax.ShapeDtypeStruct((1,), a.dtype) for a in avals if is_number(a) for _ in range(a.size)]
-    try:  # what a rule cannot do, however it says so, is left to the plain way
+    try:  # whichever error a rule raises, the caller falls back to plain JAX
         jax.eval_shape(run, *numbers)
     except (IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-        raise Unfit(f"an operation in a form that has no rule: {error}") from error
+        raise Unfit(f"an operation in a form without a rule: {error}") from error
     return run
 
 
 def is_number(aval: Any) -> bool:
+    """Whether a traced value consists of numbers, not of random keys."""
     return not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
 
 
 def unknown(shape: tuple[int, ...]) -> Numbers:
+    """Return an array of this shape with only UNKNOWN in it."""
     return np.full(shape, UNKNOWN, dtype=object)
 
 
 def fill(shape: tuple[int, ...], numbers: Any) -> Numbers:
-    """The next numbers of an iterator in an array of this shape."""
+    """Return an array of this shape, filled with the next numbers of an iterator."""
     out = np.empty(shape, dtype=object)
     for place in np.ndindex(shape):
         out[place] = next(numbers)
@@ -72,14 +75,18 @@ def fill(shape: tuple[int, ...], numbers: Any) -> Numbers:
 
 
 def constant(value: Any, lanes: int) -> Numbers:
+    """Return a constant with each of its numbers repeated for every lane."""
     value = np.asarray(value)
     return fill(value.shape, (jnp.full((lanes,), x.item(), jax.dtypes.canonicalize_dtype(x.dtype)) for x in value.reshape(-1)))
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Numbers], lanes: int) -> list[Numbers]:
-    """Every operation of a traced function, number by number."""
+    """Apply every operation of a traced function, number by number, and return its outputs."""
     values: dict[Any, Numbers] = {}
-    known = lambda atom: constant(atom.val, lanes) if hasattr(atom, "val") else values[atom]
+
+    def known(atom: Any) -> Numbers:
+        return constant(atom.val, lanes) if hasattr(atom, "val") else values[atom]
+
     values.update(zip(jaxpr.constvars, (constant(c, lanes) for c in consts), strict=True))
     values.update(zip(jaxpr.invars, inputs, strict=True))
     for eqn in jaxpr.eqns:
@@ -90,7 +97,7 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Numbers], lanes
 
 
 def apply(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
-    """One operation."""
+    """Apply one operation and return its outputs."""
     name, params = eqn.primitive.name, eqn.params
     if name in CALLS:
         closed = params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"]
@@ -109,6 +116,7 @@ def apply(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
 
 
 def elementwise(eqn: Any, operands: list[Numbers]) -> Numbers:
+    """Apply an element-wise operation."""
     together = np.broadcast(*operands) if len(operands) > 1 else operands[0]
     out = np.empty(together.shape, dtype=object)
     spread = [np.broadcast_to(operand, together.shape) for operand in operands]
@@ -118,11 +126,16 @@ def elementwise(eqn: Any, operands: list[Numbers]) -> Numbers:
 
 
 def loop(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
-    """A loop that only carries values: it takes no others in and gives none out at a step. It stays a loop: written out,
-    an environment with loops would be a kernel that takes minutes to compile."""
+    """Apply a loop that only carries values: its steps take no other inputs and return no other outputs.
+
+    It stays a loop, because an unrolled one would make a kernel that takes minutes to compile.
+    """
     closed = eqn.params["jaxpr"]
     body, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
-    shapes = lambda atoms: [atom.aval.shape for atom in atoms]
+
+    def shapes(atoms: Any) -> list[tuple[int, ...]]:
+        return [atom.aval.shape for atom in atoms]
+
     fixed, carry = operands[: -len(eqn.outvars)], operands[-len(eqn.outvars) :]
     carries = shapes(body.outvars) == shapes(eqn.outvars) == [x.shape for x in carry] == shapes(body.invars[len(fixed) :])
     if not carries or shapes(body.invars[: len(fixed)]) != [x.shape for x in fixed]:
@@ -137,7 +150,7 @@ def loop(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
 
 
 def all_known(values: Sequence[Numbers]) -> list[Array]:
-    """All numbers of some values, one after the other."""
+    """Return all numbers of some values in order. Raises Unfit if one of them is UNKNOWN."""
     numbers = [number for value in values for number in value.ravel()]
     if any(number is UNKNOWN for number in numbers):
         raise Unfit("a result depends on a random key")
@@ -145,6 +158,8 @@ def all_known(values: Sequence[Numbers]) -> list[Array]:
 
 
 def reduce_with(function: Callable[[Any, Any], Any]) -> Callable[..., Numbers]:
+    """Return the rule for a reduction by a function of two numbers."""
+
     def rule(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
         (x,) = operands
         rest = [axis for axis in range(x.ndim) if axis not in params["axes"]]
@@ -160,7 +175,7 @@ def reduce_with(function: Callable[[Any, Any], Any]) -> Callable[..., Numbers]:
 def argmax(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
     (x,) = operands
     if x.ndim != 1:
-        raise Unfit("argmax of more than a vector")
+        raise Unfit("argmax of an array that is not a vector")
     best, index = x[0], jnp.zeros((lanes,), aval.dtype)
     for number in range(1, len(x)):
         better = x[number] > best
@@ -172,7 +187,7 @@ def argmax(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbe
 def product(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
     (contract_a, contract_b), (batch, _) = params["dimension_numbers"]
     if batch:
-        raise Unfit("a product of batches")
+        raise Unfit("a matrix product with batch dimensions")
     return as_numbers(np.tensordot(operands[0], operands[1], axes=(list(contract_a), list(contract_b))))
 
 
@@ -195,6 +210,7 @@ def counted(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numb
 
 
 def as_numbers(x: Any) -> Numbers:
+    """Return x as an array of objects: of an array without axes, NumPy may have returned the bare element."""
     if isinstance(x, np.ndarray):
         return x
     out = np.empty((), dtype=object)

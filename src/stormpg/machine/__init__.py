@@ -1,4 +1,4 @@
-"""The machine: cores, devices and blocks of runs (`blocks`), what XLA is told (`xla`), Ray clusters, and stopping on a signal.
+"""The machine: cores, devices and blocks of runs (`blocks`), XLA options (`xla`), Ray clusters, and stopping on a signal.
 
-Called by everything that computes. Nothing here knows what a policy is.
+All code that computes uses this package. Nothing here depends on policies.
 """

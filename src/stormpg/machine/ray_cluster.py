@@ -1,4 +1,4 @@
-"""A Ray cluster to work on: started on this machine, on the loopback interface alone, or one that is there already."""
+"""Connection to a Ray cluster: a new one on this machine, on the loopback interface only, or an existing one."""
 
 import contextlib
 import os
@@ -12,21 +12,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stormpg.errors import InputError
+from stormpg.machine import retries
 from stormpg.machine.blocks import cores
 
 HERE = "ray"
 SCHEME = "ray://"
-PATIENCE = 5.0  # seconds for a first answer
-ATTEMPTS = 3  # to connect
+PATIENCE = 5.0  # seconds to wait for a connection
 
-# Whoever reaches a port of Ray may run any program as its user. Unless told that it is no cluster, Ray listens on every
-# interface of the machine.
+# Anyone who can reach a port of Ray can run any program as its user. Ray listens on all interfaces of the machine unless
+# clusters are disabled.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 def check_address(where: str) -> str:
-    """`ray` or `ray://HOST:PORT`, if something answers there."""
+    """Return `where`, which is `ray` or `ray://HOST:PORT`. Raise InputError if it is neither, or if nothing answers there."""
     if where == HERE:
         return where
     parts = urlsplit(where)
@@ -46,21 +46,21 @@ def check_address(where: str) -> str:
 
 
 def imported(where: str = HERE) -> Any:
-    """Ray, which reads these variables when it is imported."""
+    """Import and return Ray, after setting the variables that it reads on import."""
     for name, value in (QUIET | (LOOPBACK if where == HERE else {})).items():
         os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError:
         raise InputError('Ray is not installed: pip install "stormpg[ray]".') from None
-    if where == HERE:  # whoever imported it before us may not have set them
+    if where == HERE:  # if Ray was imported before, the variables above had no effect
         ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
     return ray
 
 
 @contextlib.contextmanager
 def cluster(where: str) -> Iterator[Any]:
-    """Ray, connected to `where`. A cluster that was started for this ends with it; one that is in use already is used."""
+    """Yield Ray, connected to `where`, and shut it down at the end. An already initialised Ray is used and left running."""
     ray = imported(where)
     if ray.is_initialized():
         yield ray
@@ -68,17 +68,17 @@ def cluster(where: str) -> Iterator[Any]:
     check_address(where)
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     local: dict[str, Any] = {"num_cpus": cores(), "include_dashboard": False}
-    # JAX warns of forks; those that start Ray run another program at once.
+    # JAX warns about forks. Those that start Ray are harmless, because they run another program immediately.
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning), own_handler():
-        for attempt in reversed(range(ATTEMPTS)):
+        for attempt in reversed(range(retries.CONNECTIONS)):
             try:
                 ray.init("local", **local, **quiet) if where == HERE else ray.init(where, **quiet)
                 break
             except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
                 if not attempt or not isinstance(error, ConnectionError):
                     reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                    raise InputError(f"cannot work on the Ray cluster at {where}: {reason}") from None
-                time.sleep(1)  # the server starts a process for each client, which may be too slow the first time
+                    raise InputError(f"cannot use the Ray cluster at {where}: {reason}") from None
+                time.sleep(1)  # the server starts a process for each client, which may be slow the first time
     try:
         yield ray
     finally:
@@ -87,7 +87,7 @@ def cluster(where: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def own_handler() -> Iterator[None]:
-    """Keep what is done on SIGTERM: Ray's own handler would leave before anything is saved."""
+    """Restore the handler of SIGTERM at the end: Ray's own handler would exit before results are saved."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -1,8 +1,8 @@
-"""Stopping without losing: a request to end after the current chunk, and what is raised when everything has ended.
+"""Stopping without losing results: a request to stop after the current chunk, and the error that is raised afterwards.
 
 A request comes from a signal, from an error in one of several blocks of runs, from `progress`, or from the study that a
-training is a part of. Nothing is interrupted in the middle: each block ends its chunk, what was done is kept, and only then is
-the error raised, with the partial result on it.
+training belongs to. No chunk is interrupted: each block finishes its current chunk, the results are kept, and only then is the
+error raised, with the partial result in its attribute `result`.
 """
 
 import contextlib
@@ -10,31 +10,36 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any
+from typing import Any, TypeVar
 
-WAKE = 0.2  # seconds between two looks of a waiting thread
+Done = TypeVar("Done")
+
+WAKE = 0.2  # seconds after which a waiting thread checks for signals
 
 
 class Terminated(SystemExit):
-    """SIGTERM came. It is raised when what was done is kept; nobody catches it by accident, and it ends the process."""
+    """SIGTERM was received. Raised after the results are kept; it ends the process.
+
+    As a SystemExit, it is not caught by `except Exception`.
+    """
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
 
 
 class Halted(RuntimeError):
-    """A part of a study was stopped before its end, because the whole study is."""
+    """A part of a study was stopped early, because the whole study is being stopped."""
 
 
 class Stop:
-    """A request to stop, for all threads that work on one call."""
+    """A request to stop, shared by all threads that work on one call."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self.error: BaseException | None = None
 
     def request(self, error: BaseException | None = None) -> None:
-        """Everybody ends after the current chunk. The first error given is the one that is raised in the end."""
+        """Ask all threads to stop after the current chunk. The first error given is the one that `finish` raises."""
         if self.error is None:
             self.error = error
         self.event.set()
@@ -43,20 +48,20 @@ class Stop:
         return self.event.is_set() or (_study is not None and _study.event.is_set())
 
     def finish(self, result: Any) -> None:
-        """Everybody has ended: raise the error that stopped them, if one did, with what was done as its `result`."""
+        """Raise the error that stopped the threads, if any, with `result` as an attribute. Call it after all threads ended."""
         error = self.error or (Halted("the study was stopped") if _study is not None and _study.event.is_set() else None)
         if error is not None:
-            with contextlib.suppress(AttributeError):  # an exception that takes no attributes
+            with contextlib.suppress(AttributeError):  # some exceptions do not allow attributes
                 error.result = result  # type: ignore[attr-defined]
             raise error
 
 
-_study: Stop | None = None  # that of the study this process is working on
+_study: Stop | None = None  # the request of the study that this process is working on
 
 
 @contextlib.contextmanager
 def whole_study(stop: Stop) -> Iterator[None]:
-    """While it lasts, every training of this process ends when `stop` is requested."""
+    """Inside this context, every training of this process stops when `stop` is requested."""
     global _study
     before, _study = _study, stop
     try:
@@ -67,10 +72,10 @@ def whole_study(stop: Stop) -> Iterator[None]:
 
 @contextlib.contextmanager
 def listening(stop: Stop, at_once: bool = False) -> Iterator[None]:
-    """While it lasts, SIGINT and SIGTERM are requests to stop; the second one is raised at once.
+    """Inside this context, SIGINT and SIGTERM are requests to stop. A second signal is raised immediately.
 
-    Only in place of Python's own handlers, and only in the main thread: a handler of the caller's stays.
-    `at_once`: the first one is raised, too, where whoever works cannot see the request.
+    Only Python's default handlers are replaced, and only in the main thread: a handler set by the caller is kept.
+    `at_once`: the first signal is also raised immediately. For work that does not check for the request.
     """
     usual = {signal.SIGINT: (signal.default_int_handler,), signal.SIGTERM: (signal.SIG_DFL, terminate)}
     main = threading.current_thread() is threading.main_thread()
@@ -93,11 +98,11 @@ def listening(stop: Stop, at_once: bool = False) -> Iterator[None]:
             signal.signal(number, now[number])
 
 
-def completed(futures: Iterable[Future]) -> Iterator[Future]:
-    """As `concurrent.futures.as_completed`, but signals are seen while it waits.
+def completed(futures: Iterable[Future[Done]]) -> Iterator[Future[Done]]:
+    """Yield futures as they complete, like `concurrent.futures.as_completed`, but handle signals while waiting.
 
-    Python runs a signal's handler in the main thread when that looks. One that comes to another thread, or just before the
-    main thread falls asleep, does not wake it.
+    Python runs signal handlers only in the main thread. A signal that arrives in another thread, or just before the main
+    thread starts to wait, does not wake it.
     """
     left = set(futures)
     while left:
@@ -106,11 +111,11 @@ def completed(futures: Iterable[Future]) -> Iterator[Future]:
 
 
 def terminate(number: int, frame: object) -> None:
-    """The command's handler: outside of a training, SIGTERM does what Ctrl-C does."""
+    """The SIGTERM handler of the command: outside a training, SIGTERM raises an exception, as Ctrl-C does."""
     raise Terminated
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Say something more at the end of an error: how to resume."""
+    """Add a note to an error once, for example how to resume."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

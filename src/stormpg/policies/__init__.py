@@ -1,6 +1,6 @@
-"""Policies π_ξ(a|s): families on networks, observation normalisation, acting in NumPy, and ONNX.
+"""Policies π_ξ(a|s): policy families, networks, observation normalisation, acting in NumPy, and ONNX export.
 
-Anything with init, sample, log_prob and mode is a policy; the constructors here make the built-in ones.
+Any object with init, sample, log_prob and mode is a policy. The constructors here make the built-in ones.
 """
 
 from stormpg.policies.constructors import (

@@ -1,7 +1,7 @@
 """Acting outside JAX: a policy with its parameters as functions of NumPy arrays.
 
-A built-in policy acts in NumPy alone, which for a few observations is faster than to call a compiled program; any other
-one is compiled once for each shape.
+A built-in policy acts in NumPy alone, which is faster than a compiled program for a few observations. Any other policy is
+compiled once for each shape.
 """
 
 import functools
@@ -20,14 +20,14 @@ Function = Callable[..., np.ndarray]
 
 
 class Actor(NamedTuple):
-    """A policy at ξ, for batches of observations."""
+    """A policy at fixed parameters ξ, for batches of observations."""
 
     act: Function  # (observations [n, ...], noise [n, ...]) -> actions [n, ...]
     mode: Function  # observations -> actions
 
 
 def actor(policy: Any, params: Tree) -> Actor:
-    """The policy at ξ = `params`."""
+    """Return the policy at ξ = `params`."""
     policy = policy.content if isinstance(policy, Opaque) else policy
     if isinstance(policy, Normalised):
         scale, inner = numpy_scale(policy, params), actor(policy.policy, params["policy"])
@@ -51,14 +51,15 @@ def actor(policy: Any, params: Tree) -> Actor:
 
 
 def numpy_network(network: Any, params: Tree) -> Function | None:
-    """The network at these parameters, where NumPy can do it."""
+    """Return the network at these parameters as a NumPy function, or None if it is not a built-in one."""
     if isinstance(network, MLP):
         layers = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in params]
 
         def outputs(seen: np.ndarray) -> np.ndarray:
             for weight, bias in layers[:-1]:
                 seen = np.tanh(seen @ weight + bias)
-            return seen @ layers[-1][0] + layers[-1][1]
+            result: np.ndarray = seen @ layers[-1][0] + layers[-1][1]
+            return result
 
         return outputs
     if isinstance(network, LookupTable):
@@ -68,15 +69,19 @@ def numpy_network(network: Any, params: Tree) -> Function | None:
 
 
 def _largest(sizes: tuple[int, ...], logits: np.ndarray) -> np.ndarray:
-    return np.argmax(table_rows(np, logits, sizes), axis=-1)
+    """Return the index of the largest logit of each choice."""
+    chosen: np.ndarray = np.argmax(table_rows(np, logits, sizes), axis=-1)
+    return chosen
 
 
 def numpy_scale(policy: Normalised, params: Tree) -> Function:
+    """Return the policy's observation normalisation as a NumPy function."""
     shift, spread = (np.asarray(part) for part in policy.shift_and_spread(params))
     return lambda seen: np.clip((seen - shift) / spread, -policy.clip, policy.clip)
 
 
 def _function(kind: str, policy: Any, params: Tree, seen: Any, noise: Any) -> Any:
+    """Return the actions for a batch of observations by the policy's `mode`, `act` or `sample`."""
     if kind == "mode":
         return jax.vmap(policy.mode, (None, 0))(params, seen)
     if kind == "act":

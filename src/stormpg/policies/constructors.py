@@ -1,6 +1,6 @@
-"""The usual policy for an environment, constructors of all policies, and what a policy is called in a run's folder.
+"""Constructors of all policies, the default policy for an environment, and the descriptions of policies in run folders.
 
-What a policy is, and its families, are in `families`.
+The policy interface and the policy families are in `families`.
 """
 
 import dataclasses
@@ -24,29 +24,34 @@ from stormpg.policies.networks import MLP, LinearFeatures, LookupTable, network
 from stormpg.policies.normalisation import Normalised
 from stormpg.records import as_float
 
-WIDEST = 1e5  # a half-width above it says nothing of the actions that are meant: such a bound counts as none
+WIDEST = 1e5  # bounds with a larger half-width do not tell the useful range of actions and are ignored
 
 
 def gaussian(
     mean: Any, action_dim: int, sigma: float = 1.0, learn_sigma: bool = False, *, low: Any = None, high: Any = None
 ) -> Gaussian:
-    """A Gaussian policy on a network of the user's: an (init, apply) pair or an Equinox module, giving the mean.
+    """Return a Gaussian policy whose mean is a network of yours: an (init, apply) pair or an Equinox module.
 
-    `low`, `high`: bounds of the actions, a number or one for each dimension; σ and the mean are then in units of their
-    half-width, from their centre, in every dimension that has both.
+    `low`, `high`: bounds of the actions, one number or one per dimension. In every dimension with both bounds, the mean is then
+    measured from their centre, and the mean and σ in units of their half-width.
     """
     _positive("sigma", sigma)
     return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, scale_of(action_dim, low, high))
 
 
 def scale_of(action_dim: int, low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Centre and half-width of each dimension; 0 and 1 where a bound is missing or too far; None where all are so."""
+    """Return the centre and half-width of each dimension, or None if no dimension is scaled.
+
+    A dimension has centre 0 and half-width 1 if one of its bounds is missing or too large.
+    """
     if low is None or high is None:
         return None
     try:
         low, high = (np.broadcast_to(np.asarray(bound, float), (action_dim,)) for bound in (low, high))
     except ValueError:
-        raise InputError(f"the bounds {low}, {high} are not those of {action_dim} actions: give one for each.") from None
+        raise InputError(
+            f"the bounds {low}, {high} are not those of {action_dim} actions: give one number, or one per action."
+        ) from None
     with np.errstate(over="ignore", invalid="ignore"):
         centre, half_width = (low + high) / 2, (high - low) / 2
     bounded = np.isfinite(low) & np.isfinite(high) & (half_width > 0) & (half_width <= WIDEST)
@@ -66,7 +71,10 @@ def gaussian_mlp(
     low: Any = None,
     high: Any = None,
 ) -> Gaussian:
-    """The paper's policy: an MLP of tanh units (one hidden layer of 64) gives the mean, σ is fixed. Bounds as in `gaussian`."""
+    """Return the paper's policy: the mean is an MLP of tanh units (by default one hidden layer of 64), and σ is fixed.
+
+    Bounds as in `gaussian`.
+    """
     return gaussian(MLP((observation_dim, *hidden, action_dim)), action_dim, sigma, learn_sigma, low=low, high=high)
 
 
@@ -80,22 +88,25 @@ def gaussian_linear(
     low: Any = None,
     high: Any = None,
 ) -> Gaussian:
-    """The paper's §2.3: the mean is ξᵀψ(s). Bounds as in `gaussian`."""
+    """Return the policy of the paper's §2.3: the mean is ξᵀψ(s). Bounds as in `gaussian`."""
     return gaussian(LinearFeatures(psi, feature_dim, action_dim), action_dim, sigma, learn_sigma, low=low, high=high)
 
 
 def categorical(logits: Any, actions: int) -> Categorical:
-    """A soft-max policy on a network of the user's: an (init, apply) pair or an Equinox module, giving the logits."""
+    """Return a soft-max policy whose logits are a network of yours: an (init, apply) pair or an Equinox module."""
     return Categorical(network(logits), actions)
 
 
 def categorical_mlp(observation_dim: int, actions: int, hidden: Sequence[int] = (64,)) -> Categorical:
-    """A soft-max policy whose logits come from an MLP of tanh units."""
+    """Return a soft-max policy whose logits are an MLP of tanh units."""
     return categorical(MLP((observation_dim, *hidden, actions)), actions)
 
 
 def multi_categorical(logits: Any, sizes: Sequence[int]) -> MultiCategorical:
-    """Independent choices of these sizes on a network of the user's, giving all their logits one after the other."""
+    """Return a policy of independent choices of these sizes.
+
+    `logits`: a network of yours that returns the logits of all choices, concatenated.
+    """
     sizes = tuple(int(size) for size in sizes)
     if not sizes or min(sizes) < 1:
         raise InputError(f"sizes is {sizes}; expected the number of values of each action, at least 1.")
@@ -103,12 +114,12 @@ def multi_categorical(logits: Any, sizes: Sequence[int]) -> MultiCategorical:
 
 
 def multi_categorical_mlp(observation_dim: int, sizes: Sequence[int], hidden: Sequence[int] = (64,)) -> MultiCategorical:
-    """Independent choices of these sizes whose logits come from one MLP of tanh units."""
+    """Return a policy of independent choices of these sizes whose logits are one MLP of tanh units."""
     return multi_categorical(MLP((observation_dim, *hidden, sum(map(int, sizes)))), sizes)
 
 
 def softmax_table(states: int, actions: int) -> Categorical:
-    """A soft-max policy with one logit for each (state, action); observations are integers."""
+    """Return a soft-max policy with one logit for each (state, action). Observations are integers."""
     return categorical(LookupTable(states, actions), actions)
 
 
@@ -117,7 +128,7 @@ def with_one(observation: Array) -> Array:
     return jnp.append(observation, 1.0)
 
 
-KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings each one has
+KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings of each
     "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "scaled", "normalise"),
     "gaussian-linear": ("sigma", "learn_sigma", "scaled", "normalise"),
     "categorical-mlp": ("hidden", "normalise"),
@@ -126,7 +137,7 @@ KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the sett
 }
 
 
-SPACES: dict[str, type] = {  # of the actions of each kind
+SPACES: dict[str, type] = {  # the action space of each kind
     "gaussian-mlp": Box,
     "gaussian-linear": Box,
     "categorical-mlp": Discrete,
@@ -137,11 +148,12 @@ FAMILIES: dict[type, str] = {Box: "Gaussian", Discrete: "categorical", MultiDisc
 
 
 def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) -> Any:
-    """The usual policy for an environment's spaces, or one of a given kind with its settings.
+    """Return the default policy for an environment's spaces, or a policy of the given kind with its settings.
 
     Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, scaled), gaussian-linear (sigma, learn_sigma, scaled;
-    ψ(s) = (s, 1)), categorical-mlp (hidden), multi-categorical-mlp (hidden), softmax-table; all but the last also normalise
-    (see `normalised`). `scaled=False`: the actions of a Gaussian policy are in the environment's units, whatever its bounds.
+    ψ(s) = (s, 1)), categorical-mlp (hidden), multi-categorical-mlp (hidden), softmax-table. All but the last also have
+    normalise (see `Normalised`). `scaled=False`: the actions of a Gaussian policy are in the environment's units, and its
+    bounds are ignored.
     """
     observations, actions = env.observation_space, env.action_space
     usual = usual_kind(env)
@@ -150,9 +162,9 @@ def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) ->
         if name not in KINDS[kind]:
             raise InputError(f"the policy {kind} has no setting {name!r}: {nearest(name, KINDS[kind])}.")
     if not isinstance(actions, SPACES[kind]):
-        raise InputError(f"{env.name} has {_actions(env)} and the policy {kind} is {FAMILIES[SPACES[kind]]}: take {usual}.")
+        raise InputError(f"{env.name} has {_actions(env)} and the policy {kind} is {FAMILIES[SPACES[kind]]}: use {usual}.")
     if isinstance(observations, Discrete) != (kind == "softmax-table"):
-        raise InputError(f"{env.name} has other observations than the policy {kind} takes: take {usual}.")
+        raise InputError(f"{env.name} has other observations than the policy {kind} takes: use {usual}.")
     if kind == "softmax-table":
         return softmax_table(observations.n, actions.n)  # type: ignore[union-attr]
     assert isinstance(observations, Box), "an observation is one integer or a vector"
@@ -164,7 +176,7 @@ def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) ->
 
 
 def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
-    """A policy of this kind on observations of this size."""
+    """Return a policy of this kind for observations of this size."""
     actions = env.action_space
     if isinstance(actions, Discrete):
         return categorical_mlp(size, actions.n, **settings)
@@ -180,7 +192,7 @@ def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, 
 
 
 def _described_scale(scale: Any, action_dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """A scale as `describe_policy` gives it."""
+    """Return the scale that `describe_policy` wrote, after checking it."""
     try:
         centre, half_width = (tuple(map(float, part)) for part in scale)
         right = len(centre) == len(half_width) == action_dim and np.isfinite([centre, half_width]).all()
@@ -194,14 +206,14 @@ def _described_scale(scale: Any, action_dim: int) -> tuple[tuple[float, ...], tu
 
 
 def usual_kind(env: AnyEnvironment) -> str:
-    """The kind of policy that `policy_for` takes for an environment by itself."""
+    """Return the kind of policy that `policy_for` uses by default for an environment."""
     if isinstance(env.observation_space, Discrete):
         return "softmax-table"
     return next(kind for kind, space in SPACES.items() if isinstance(env.action_space, space))
 
 
 def _actions(env: AnyEnvironment) -> str:
-    """What kind of actions an environment takes, in words."""
+    """Return a short text on the actions of an environment, for error messages."""
     space = env.action_space
     if isinstance(space, Discrete):
         return f"{space.n} discrete actions"
@@ -211,9 +223,9 @@ def _actions(env: AnyEnvironment) -> str:
 
 
 def describe_policy(policy: Any) -> dict[str, Any] | None:
-    """The kind and settings with which `policy_for` makes this policy again; None for one of the user's own.
+    """Return the kind and settings from which `policy_for` makes this policy again; None for a user-defined policy.
 
-    Only a policy that is scaled says so: descriptions from before there was a scale are of policies without one.
+    The entry `scaled` is written only for a scaled policy: old descriptions do not have it, and their policies are not scaled.
     """
     if isinstance(policy, Normalised):
         inner = describe_policy(policy.policy)
@@ -235,13 +247,13 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
 
 
 def from_description(env: AnyEnvironment, about: Mapping[str, Any]) -> Any:
-    """The policy that `describe_policy` described."""
+    """Return the policy that `describe_policy` described."""
     unscaled = {"scaled": False} if str(about.get("kind")).startswith("gaussian") else {}
     return policy_for(env, **{**unscaled, **about})
 
 
 def check_policy(env: AnyEnvironment, policy: Any) -> None:
-    """InputError where a policy's actions are not the environment's: it samples one, without running anything."""
+    """Raise InputError if a policy does not sample actions of the environment. Only shapes are evaluated."""
     if isinstance(policy, str) or not all(hasattr(policy, name) for name in ("init", "sample", "log_prob", "mode")):
         raise InputError(
             f"policy is {policy!r}; expected a policy, such as policy_for(env) or policy_for(env, {usual_kind(env)!r}), or an "
@@ -254,7 +266,7 @@ def check_policy(env: AnyEnvironment, policy: Any) -> None:
     shape = () if isinstance(env.action_space, Discrete) else env.action_space.shape
     if whole == isinstance(env.action_space, Box) or action.shape != shape:
         raise InputError(
-            f"{env.name} has {_actions(env)} and the policy samples {action.dtype}{list(action.shape)}: take "
+            f"{env.name} has {_actions(env)} and the policy samples {action.dtype}{list(action.shape)}: use "
             f"a {FAMILIES[type(env.action_space)]} policy, or policy_for(env)."
         )
 

@@ -1,17 +1,21 @@
-"""Policies π_ξ(a|s): Gaussian, categorical, and several categorical ones side by side, on any network.
+"""Policy families π_ξ(a|s) on any network: Gaussian, categorical, and several independent categorical choices.
 
-A policy is anything with four functions, each for one observation:
+A policy is any object with four functions, each for one observation:
 
     init(key) -> params;  sample(params, key, obs) -> action;  log_prob(params, obs, action);  mode(params, obs)
 
-It may also give `noise(key, shape)` and `act(params, obs, noise)`, with sample = act ∘ noise: a rollout then draws all
-its noise at once, which is faster; `in_steps()`, the same policy in the form that a rollout computes fastest; and
-`log_prob_rows(params, observations, actions)`, `log_prob` of many rows, in the form that is fastest to differentiate.
-`kl(params, other, obs)` = KL(π_params ‖ π_other) is needed by the natural-gradient step alone. The fixed σ is a setting, not a
-parameter: ξ holds what the gradient moves, and nothing else.
+Optional functions:
 
-`policy_for` gives a Gaussian policy the bounds of the actions: it is then one of (a − centre)/half-width, so that σ = 1
-means half the range whatever the units are. Where the bounds are ±1 that is the action itself, and nothing is scaled.
+    noise(key, shape), act(params, obs, noise)          with sample = act ∘ noise; a rollout then draws all its noise at once,
+                                                        which is faster
+    in_steps()                                          the same policy in the form that is fastest in a rollout
+    log_prob_rows(params, observations, actions)        `log_prob` of many rows, in the form that is fastest to differentiate
+    kl(params, other, obs) = KL(π_params ‖ π_other)     required by the natural-gradient step only
+
+A fixed σ is a setting, not a parameter: ξ holds only what the gradient updates.
+
+`policy_for` passes the action bounds to a Gaussian policy. The policy is then Gaussian in (a − centre)/half-width, so that
+σ = 1 is half the range in any units. With bounds ±1 this is the action itself, and nothing is scaled.
 """
 
 import dataclasses
@@ -30,10 +34,10 @@ from stormpg.records import Tree, as_float, in_steps, own_method, record, static
 
 @record
 class Gaussian:
-    """π_ξ(a|s) = N(mean_ξ(s), σ²), independent for each action dimension; σ fixed, or one learned log σ for each.
+    """π_ξ(a|s) = N(mean_ξ(s), σ²), independent for each action dimension. σ is fixed, or log σ is learned for each dimension.
 
     `scale`: the centre and the half-width w of each dimension's bounds. The action is centre + w · (network + σ · noise), so
-    its mean is centre + w · network and its deviation w · σ. None: centre 0 and w = 1, and nothing is computed for it.
+    its mean is centre + w · network and its standard deviation w · σ. None: centre 0 and w = 1, without extra computation.
     """
 
     sigma: Array
@@ -49,11 +53,12 @@ class Gaussian:
         return params
 
     def deviation(self, params: Tree) -> Array:
+        """Return the standard deviation of each action dimension."""
         sigma = jnp.exp(params["log_sigma"]) if self.learn_sigma else jnp.broadcast_to(self.sigma, (self.action_dim,))
         return sigma if self.scale is None else jnp.asarray(self.scale[1], sigma.dtype) * sigma
 
     def placed(self, output: Any) -> Any:
-        """The mean for what the network gives; of JAX's arrays and of NumPy's."""
+        """Return the mean action for a network output, which is a JAX or a NumPy array."""
         if self.scale is None:
             return output
         centre, half_width = (np.asarray(part, output.dtype) for part in self.scale)
@@ -76,12 +81,14 @@ class Gaussian:
         return jax.vmap(self.log_density, (None, 0, 0))(params, means, actions)
 
     def log_density(self, params: Tree, mean: Array, action: Array) -> Array:
+        """Return the log-density of an action under this mean."""
         sigma = self.deviation(params)
         z = (action - mean) / sigma
         return -(0.5 * z * z + jnp.log(sigma)).sum() - 0.5 * self.action_dim * math.log(2 * math.pi)
 
     def mode(self, params: Tree, observation: Array) -> Array:
-        return self.placed(self.mean.apply(params["mean"], observation))
+        mean: Array = self.placed(self.mean.apply(params["mean"], observation))
+        return mean
 
     def in_steps(self) -> "Gaussian":
         return dataclasses.replace(self, mean=in_steps(self.mean))
@@ -94,7 +101,7 @@ class Gaussian:
 
 @record
 class Categorical:
-    """π_ξ(a|s) = softmax(logits_ξ(s))_a. Sampling adds Gumbel noise and takes the largest."""
+    """π_ξ(a|s) = softmax(logits_ξ(s))_a. An action is sampled by adding Gumbel noise and taking the largest."""
 
     logits: Network = static()
     actions: int = static()
@@ -121,6 +128,7 @@ class Categorical:
         return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
 
     def log_chance(self, logits: Array, action: Array) -> Array:
+        """Return the log-probability of an action under these logits."""
         return jnp.where(jnp.arange(self.actions) == action, jax.nn.log_softmax(logits), 0.0).sum()
 
     def mode(self, params: Tree, observation: Array) -> Array:
@@ -136,10 +144,10 @@ class Categorical:
 
 @record
 class MultiCategorical:
-    """Independent soft-max choices side by side, the i-th among sizes[i]: an action is a vector of integers.
+    """Independent soft-max choices, the i-th among sizes[i]. An action is a vector of integers.
 
-    The network gives the logits of all choices one after the other. They are computed with as a table of one row for each
-    choice, filled up with NEVER to the size of the largest.
+    The network returns the logits of all choices, concatenated. They are arranged as a table with one row per choice, padded
+    with NEVER to the size of the largest choice.
     """
 
     logits: Network = static()
@@ -149,7 +157,9 @@ class MultiCategorical:
         return {"logits": self.logits.init(key)}
 
     def table(self, params: Tree, observation: Array, noise: Array | float = 0.0) -> Array:
-        return table_rows(jnp, self.logits.apply(params["logits"], observation) + noise, self.sizes)
+        """Return the logits plus noise as a table, [choices, largest size]."""
+        table: Array = table_rows(jnp, self.logits.apply(params["logits"], observation) + noise, self.sizes)
+        return table
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         return jax.random.gumbel(key, (*shape, sum(self.sizes)))
@@ -167,6 +177,7 @@ class MultiCategorical:
         return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
 
     def log_chance(self, logits: Array, action: Array) -> Array:
+        """Return the log-probability of an action under these logits."""
         chosen = jnp.arange(max(self.sizes)) == action[:, None]
         return jnp.where(chosen, jax.nn.log_softmax(table_rows(jnp, logits, self.sizes)), 0.0).sum()
 
@@ -181,18 +192,21 @@ class MultiCategorical:
         return (jnp.exp(p) * (p - q)).sum()
 
 
-NEVER = -1e30  # the logit of a choice that there is not; finite, so that 0 · NEVER is 0
+NEVER = -1e30  # the logit of the padding; finite, so that 0 · NEVER is 0
 
 
 def table_rows(numpy: Any, values: Any, sizes: tuple[int, ...]) -> Any:
-    """Logits of choices of these sizes, [..., Σ sizes], as a table, [..., choices, largest size], by NumPy or by JAX's."""
+    """Return logits of choices of these sizes, [..., Σ sizes], as a table, [..., choices, largest size].
+
+    `numpy`: `numpy` or `jax.numpy`.
+    """
     place, real = table_of(sizes)
     return numpy.where(real, values[..., place], NEVER)
 
 
 @functools.cache
 def table_of(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Where the logits of choices of these sizes stand in their table, and which places of it are real: [choices, largest]."""
+    """Return the index of the logit for each place of the table, and which places are not padding: [choices, largest size]."""
     real = np.arange(max(sizes)) < np.asarray(sizes)[:, None]
     first = np.cumsum(sizes) - sizes
     return np.where(real, first[:, None] + np.arange(max(sizes)), 0), real
@@ -202,6 +216,7 @@ Policy = Gaussian | Categorical | MultiCategorical
 
 
 def log_probs_of(policy: Any, params: Tree, observations: Array, actions: Array) -> Array:
-    """log π_ξ(a|s) of many rows, [n]."""
-    log_probs = own_method(policy, "log_prob_rows") or jax.vmap(policy.log_prob, (None, 0, 0))
-    return log_probs(params, observations, actions)
+    """Return log π_ξ(a|s) of many rows, [n]."""
+    log_prob_rows = own_method(policy, "log_prob_rows") or jax.vmap(policy.log_prob, (None, 0, 0))
+    log_probs: Array = log_prob_rows(params, observations, actions)
+    return log_probs

@@ -1,8 +1,8 @@
-"""Observation normalisation: another policy on observations less their running mean, over their running deviation.
+"""Observation normalisation: a policy on observations minus their running mean, divided by their running deviation.
 
-The statistics are part of ξ. So they are saved with it, every kept iterate has its own, and the older parameters that a
-tracker compares with keep the statistics they acted with: importance weights are ratios of the densities that were, or
-would have been, sampled from. Gradients do not move them; after an iteration the batch is counted in.
+The statistics are part of ξ. They are therefore saved with it, and every stored iterate has its own. The older parameters
+that a tracker compares with keep the statistics they acted with, because importance weights are ratios of the densities that
+were, or would have been, sampled from. Gradients do not change the statistics. Each iteration adds its batch to them.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from stormpg.trajectories import Trajectories
 
 
 class Seen(NamedTuple):
-    """What is known of the observations so far; before the first batch: mean 0 and deviation 1."""
+    """Statistics of the observations so far. Before the first batch, the mean is 0 and the deviation is taken as 1."""
 
     number: Array  # of observations
     mean: Array
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 @record
 class Normalised:
-    """`policy` on clip((s − mean)/deviation, ±clip). Its ξ is {"policy": the policy's, "seen": statistics}."""
+    """`policy` on clip((s − mean)/deviation, ±clip). ξ is {"policy": the parameters of `policy`, "seen": the statistics}."""
 
     policy: Any
     observation_dim: int = static()
@@ -38,42 +38,49 @@ class Normalised:
         return {"policy": self.policy.init(key), "seen": Seen(jnp.zeros(()), zeros, zeros)}
 
     def shift_and_spread(self, params: Tree) -> tuple[Array, Array]:
-        """What is subtracted, and what is divided by."""
+        """Return the mean that is subtracted and the deviation that is divided by."""
         number, mean, squares = jax.lax.stop_gradient(params["seen"])
         known = number > 1
         return mean, jnp.sqrt(jnp.where(known, squares / jnp.where(known, number, 1.0), 1.0) + 1e-8)
 
     def scale(self, params: Tree, observation: Array) -> Array:
+        """Return the normalised observation."""
         shift, spread = self.shift_and_spread(params)
         return jnp.clip((observation - shift) / spread, -self.clip, self.clip)
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return self.policy.noise(key, shape)
+        noise: Array = self.policy.noise(key, shape)
+        return noise
 
     def act(self, params: Tree, observation: Array, noise: Array) -> Array:
-        return self.policy.act(params["policy"], self.scale(params, observation), noise)
+        action: Array = self.policy.act(params["policy"], self.scale(params, observation), noise)
+        return action
 
     def sample(self, params: Tree, key: Array, observation: Array) -> Array:
-        return self.policy.sample(params["policy"], key, self.scale(params, observation))
+        action: Array = self.policy.sample(params["policy"], key, self.scale(params, observation))
+        return action
 
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
-        return self.policy.log_prob(params["policy"], self.scale(params, observation), action)
+        log_prob: Array = self.policy.log_prob(params["policy"], self.scale(params, observation), action)
+        return log_prob
 
     def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
         return log_probs_of(self.policy, params["policy"], self.scale(params, observations), actions)
 
     def mode(self, params: Tree, observation: Array) -> Array:
-        return self.policy.mode(params["policy"], self.scale(params, observation))
+        action: Array = self.policy.mode(params["policy"], self.scale(params, observation))
+        return action
 
     def in_steps(self) -> "Normalised":
         return dataclasses.replace(self, policy=in_steps(self.policy))
 
     def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
-        # A step moves ξ and not the statistics, so both sides see the same numbers.
-        return self.policy.kl(params["policy"], other["policy"], self.scale(params, observation))
+        # A step does not change the statistics, so both policies see the same observation.
+        divergence: Array = self.policy.kl(params["policy"], other["policy"], self.scale(params, observation))
+        return divergence
 
     def observe(self, params: Tree, moved: Tree, batch: Trajectories) -> Tree:
-        """`moved` with the statistics of `params` and of the batch that it sampled, put together (Chan et al. 1983)."""
+        """Return `moved` with the statistics of `params` updated by the batch sampled at `params` (Chan et al. 1983)."""
         old, weight = params["seen"], batch.mask[..., None]
         count = batch.mask.sum()
         mean = (weight * batch.observation).sum(axis=(0, 1)) / count

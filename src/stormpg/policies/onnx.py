@@ -1,4 +1,4 @@
-"""Policies for other programs: the mode of a policy as an ONNX model."""
+"""Export of a policy's mode as an ONNX model, for use in other programs."""
 
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ class Graph:
         self.constants: list[Any] = []
 
     def constant(self, value: Any) -> str:
+        """Add a constant and return its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
@@ -37,13 +38,13 @@ class Graph:
 
 
 def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
-    """Write a model from "observation", float32[n, d], to "action": clipped floats, or integers from 0; all flat."""
+    """Write a model from the input "observation", float32[n, d], to flat actions: clipped floats, or integers from 0."""
     try:
         import onnx
         import onnx.helper
         import onnx.numpy_helper
     except ImportError:
-        raise InputError("to export a policy takes the package onnx: pip install 'stormpg[onnx]'.") from None
+        raise InputError("exporting a policy needs the package onnx: pip install 'stormpg[onnx]'.") from None
     graph = Graph(onnx)
     if isinstance(policy, Normalised):
         shift, spread = (np.asarray(part, np.float32) for part in policy.shift_and_spread(params))
@@ -54,7 +55,9 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
     choices = isinstance(policy, Categorical | MultiCategorical)
     network = policy.mean if isinstance(policy, Gaussian) else policy.logits if choices else None
     if not isinstance(network, MLP):
-        raise InputError("only policies on the built-in MLP can be exported, such as gaussian_mlp or categorical_mlp.")
+        raise InputError(
+            "only policies with the built-in MLP can be exported: use gaussian_mlp or categorical_mlp, for example."
+        )
     layers = params["mean" if isinstance(policy, Gaussian) else "logits"]
     for number, layer in enumerate(layers):
         graph.then("MatMul", np.asarray(layer["weight"], np.float32))

@@ -1,4 +1,4 @@
-"""What people look at: the page, figures, tables, and the terminal.
+"""Presentation of results: the HTML page, figures, tables and terminal output.
 
-It shows data that `studies`, `theory`, `tune` and `bench` have made, and computes nothing.
+It shows the data of `studies`, `theory`, `tune` and `bench`, and computes nothing itself.
 """

@@ -1,4 +1,4 @@
-"""Charts of a report for print: lines with intervals, bars, or a grid of numbers; the page draws the same data (page.js)."""
+"""Charts of a report for print: lines with intervals, bars, or a grid of numbers. The page draws the same data (page.js)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,29 +8,30 @@ import numpy as np
 
 from stormpg.errors import InputError
 from stormpg.report.escaping import for_matplotlib
-from stormpg.report.figures import STYLES, save
+from stormpg.report.figures import save
+from stormpg.report.palette import COLOURS, styles
 
 COLUMNS = 3
-MOST = 60  # panels of a figure, and rows or columns of a grid
+MOST = 60  # maximum number of panels of a figure, and of rows or columns of a grid
 
 
 def line_chart(
     section: str, title: str, x_name: str, y_name: str, log: str, series: Sequence[Any], note: str = "", **more: Any
 ) -> dict[str, Any]:
-    """The data of a chart of lines, as page and figure take it; `log`: which of x and y are logarithmic."""
+    """The data of a line chart, for the page and for figures. `log`: the logarithmic axes, such as "x" or "xy"."""
     names = {"x_name": x_name, "y_name": y_name}
     return {"section": section, "title": title, **names, "log": log, "series": list(series), "note": note, "wide": True, **more}
 
 
 def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> None:
-    """All charts of a section as the panels of one figure."""
+    """Draw all charts of a section as the panels of one figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     cells = max((len(chart["x"]) for chart in charts if "final" in chart), default=0)
     if max(cells, max((len(chart["y"]) for chart in charts if "final" in chart), default=0), len(charts)) > MOST:
         raise InputError(
-            f"a figure of {len(charts)} panels with {cells} columns is too large; at most {MOST} of each are drawn."
+            f"a figure of {len(charts)} panels with {cells} columns is too large; expected at most {MOST} of each."
         )
     columns = min(len(charts), 1 if cells > 8 else COLUMNS)
     rows = -(-len(charts) // columns)
@@ -49,10 +50,9 @@ def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> N
 
 
 def lines(axes: Any, chart: Mapping[str, Any]) -> None:
-    """A line and a band for each series."""
-    number = lambda values: np.array([np.nan if v is None else v for v in values], dtype=float)
-    for series, (colour, dash) in zip(chart["series"], STYLES, strict=False):
-        x, y = number(series["x"]), number(series["estimate"])
+    """Draw a line and a band for each series."""
+    for series, (colour, dash) in zip(chart["series"], styles(len(chart["series"])), strict=True):
+        x, y = numbers(series["x"]), numbers(series["estimate"])
         marker = "o" if len(x) < 20 else None
         if series.get("points"):
             marker, dash = "o", "none"
@@ -60,7 +60,7 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
             x, y, linestyle=dash, color=colour, label=for_matplotlib(series["name"]), linewidth=1.8, marker=marker, markersize=4
         )
         if "low" in series:
-            axes.fill_between(x, number(series["low"]), number(series["high"]), color=colour, alpha=0.16, linewidth=0)
+            axes.fill_between(x, numbers(series["low"]), numbers(series["high"]), color=colour, alpha=0.16, linewidth=0)
     if chart.get("level") is not None:
         axes.axhline(chart["level"], color="0.5", linewidth=1, linestyle=":")
     axes.set(
@@ -76,15 +76,20 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
+def numbers(values: Sequence[float | None]) -> np.ndarray:
+    """Values as floats, with NaN instead of None."""
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
 def bars(axes: Any, chart: Mapping[str, Any]) -> None:
-    """A bar for each name, the first on top."""
-    axes.barh([for_matplotlib(name) for name in chart["names"][::-1]], chart["bars"][::-1], color=STYLES[0][0])
+    """Draw a bar for each name, with the first at the top."""
+    axes.barh([for_matplotlib(name) for name in chart["names"][::-1]], chart["bars"][::-1], color=COLOURS[0])
     axes.set(xlabel=for_matplotlib(chart["x_name"]))
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def few_ticks(axis: Any, logarithmic: bool) -> None:
-    """On a logarithmic axis of few decades 1, 2 and 5 of each are named, and of more the decades alone."""
+    """Set the ticks of a logarithmic axis: 1, 2 and 5 of each decade if there are few decades, otherwise the decades only."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if logarithmic:
@@ -97,7 +102,7 @@ def few_ticks(axis: Any, logarithmic: bool) -> None:
 
 
 def grid(axes: Any, chart: Mapping[str, Any]) -> None:
-    """A cell for each number, which is written in it; a ratio of 1 is the middle of the colours."""
+    """Draw a grid of cells, each with its number. A ratio of 1 is the middle of the colour map."""
     from matplotlib.colors import LogNorm
 
     z = np.array([[np.nan if v is None else v for v in row] for row in chart["final"]], dtype=float)

@@ -1,4 +1,4 @@
-"""Figures for print, by matplotlib, without a screen."""
+"""Figures for print, drawn by matplotlib without a display."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,11 @@ from typing import Any
 import numpy as np
 
 from stormpg.report.escaping import for_matplotlib
-
-# Okabe and Ito's colours, which people with any colour vision tell apart, and dashes for those who see none.
-STYLES = (
-    ("#0072B2", "-"),
-    ("#D55E00", "--"),
-    ("#009E73", "-."),
-    ("#CC79A7", ":"),
-    ("#E69F00", "-"),
-    ("#56B4E9", "--"),
-    ("#000000", "-."),
-)
+from stormpg.report.palette import styles
 
 
 def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
-    """Write a figure. A name may have letters that the font lacks, which are shown as boxes, or be too wide."""
+    """Write a figure. Names may be too wide, or have characters missing from the font, which are shown as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from|constrained_layout not applied")
         for file in files:
@@ -32,7 +22,7 @@ def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
 def learning_curves(
     env: Mapping[str, Any], protocols: Sequence[str], labels: Mapping[str, str], subtitle: str, files: Sequence[Path]
 ) -> None:
-    """Return against trajectories: a panel for each protocol, a line and a band for each algorithm, named at its line."""
+    """Draw return against trajectories: a panel for each protocol, and a labelled line with a band for each algorithm."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -42,8 +32,8 @@ def learning_curves(
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     for axes, protocol in zip(panels, shown, strict=True):
         ends = []
-        grid = np.array(_first(env, protocol).get("grid", env["grid"]))  # tuned runs have a budget of their own
-        for (name, algorithm), (colour, dash) in zip(env["algorithms"].items(), STYLES, strict=False):
+        grid = np.array(_first(env, protocol).get("grid", env["grid"]))  # tuned runs have their own budget
+        for (name, algorithm), (colour, dash) in zip(env["algorithms"].items(), styles(len(env["algorithms"])), strict=True):
             if (curve := algorithm["curves"].get(protocol)) is None:
                 continue
             estimate, low, high = (np.array(curve[key], dtype=float) for key in ("estimate", "low", "high"))
@@ -65,19 +55,24 @@ def learning_curves(
 
 
 def _first(env: Mapping[str, Any], protocol: str) -> Mapping[str, Any]:
-    return next(a["curves"][protocol] for a in env["algorithms"].values() if protocol in a["curves"])
+    """The first curve under a protocol."""
+    curve: Mapping[str, Any] = next(a["curves"][protocol] for a in env["algorithms"].values() if protocol in a["curves"])
+    return curve
 
 
 def label_lines(axes: Any, grid: np.ndarray, ends: Sequence[tuple[str, str, np.ndarray]]) -> None:
-    """Each line's name in its colour, level with a dot where the line passes; the fastest line's is the topmost."""
+    """Write each line's name in its colour, at the height of a dot on the line. The name of the fastest line is at the top."""
     low, high = axes.get_ylim()
     levels = np.linspace(low + 0.62 * (high - low), low + 0.26 * (high - low), max(len(ends), 2))
     middle = (low + high) / 2
-    passes = lambda y, level: grid[int((y >= level).argmax())] if (y >= level).any() else np.inf
+
+    def passes(y: np.ndarray, level: float) -> Any:
+        return grid[int((y >= level).argmax())] if (y >= level).any() else np.inf
+
     right = 0.42 * grid[-1]
     for level, (name, colour, y) in zip(levels, sorted(ends, key=lambda end: passes(end[2], middle)), strict=False):
         at = passes(y, level)
-        if at > right:  # it never comes so high, or late: the end of the line will do
+        if at > right:  # the line reaches this level late or never: use its end
             at, level = grid[-1], y[-1]
         axes.plot([at, right], [level, level], color=colour, linewidth=0.7)
         axes.plot(at, level, "o", color=colour, markersize=4)

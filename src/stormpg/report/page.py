@@ -1,6 +1,6 @@
-"""The page of results: one HTML file that holds all it needs and opens from disk, without a network.
+"""The page of results: one self-contained HTML file that opens from disk, without a network.
 
-Tables are written here and stand without JavaScript; figures are drawn by assets/page.js from the data in the page.
+Tables are static HTML and work without JavaScript. Figures are drawn by assets/page.js from the data in the page.
 """
 
 import base64
@@ -15,15 +15,16 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from stormpg.report.palette import COLOURS
 from stormpg.report.tables import multiplicity
 
-# The class that colours a verdict, and the symbol for those who do not see the colour.
+# The CSS class of a verdict, and a symbol so that it does not depend on colour alone.
 VERDICTS = {"holds": ("holds", "✓"), "does not hold": ("fails", "✗"), "cannot be told": ("open", "?")}
 UNMEASURED = {"figure": "", "interval": "", "verdict": "not measured"}
 
 
 def write_page(data: Mapping[str, Any], file: Path) -> None:
-    """Write the page. A section the data lack is left out."""
+    """Write the page. Sections without data are left out."""
     from plotly.offline import get_plotlyjs
 
     assets = files("stormpg.report") / "assets"
@@ -38,14 +39,14 @@ def write_page(data: Mapping[str, Any], file: Path) -> None:
         settings=settings(data),
         commands=commands(data),
         notes=notes(data),
-        data=embedded(data),
+        data=embedded({**data, "palette": COLOURS}),
         library=library,
         script=script,
     )
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        # Half a surrogate pair is no character: it becomes a reference, which a browser shows as a replacement mark.
+        # A lone surrogate is not a character. It becomes a reference, which a browser shows as a replacement character.
         temporary.write_text(page, "utf-8", errors="xmlcharrefreplace")
         os.replace(temporary, file)
     finally:
@@ -53,27 +54,27 @@ def write_page(data: Mapping[str, Any], file: Path) -> None:
 
 
 def text(value: Any) -> str:
-    """Text that means itself in HTML, in an attribute too."""
+    """Escape text for HTML, including attributes."""
     return escape(str(value))
 
 
 def ending(script: str) -> str:
-    """The script with the line ends a browser sees when it takes the script's hash."""
+    """Normalise the line endings of a script, as a browser does before it computes the hash."""
     return script.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def fingerprint(script: str) -> str:
-    """What the page's policy knows a script by: no other script runs in it."""
+    """The hash of a script for the page's Content-Security-Policy, which allows no other script to run."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def embedded(data: Any) -> str:
-    """The data as JSON that no HTML parser takes for markup: ASCII, and no <."""
+    """The data as JSON that is safe inside HTML: ASCII, and without <."""
     return json.dumps(plain(data), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's own types; NaN and the infinities, which JSON lacks, become None."""
+    """Convert a value to JSON types. NaN and infinity, which JSON does not have, become None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -81,24 +82,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float):
-        # float32 has no more digits than these, and the curves of single runs are most of the page.
+        # float32 has no more digits than this, and the curves of single runs make up most of the page.
         return float(f"{value:.7g}") if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def protocols(data: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """The protocols the data describe, then those they only use."""
+    """The protocols described in the data, followed by those that are only used."""
     used = [name for claim in data.get("claims") or () for name in claim.get("results", {})]
     return {**(data.get("protocols") or {}), **{name: {} for name in used if name not in (data.get("protocols") or {})}}
 
 
 def section(name: str, heading: str, *parts: str) -> str:
+    """A section of the page."""
     head = f'<section id="{name}" aria-labelledby="{name}-heading">\n<h2 id="{name}-heading">{heading}</h2>'
     return "\n".join((head, *parts, "</section>"))
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], kind: str) -> str:
-    """A table in a box of its own that scrolls, by keys too. The first cell of a row is its head."""
+    """A table in a scrollable box that also works with the keyboard. The first cell of a row is its header."""
     head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
     lines = [f'<th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in rest) for first, *rest in rows]
     body = "".join(f"<tr>{line}</tr>\n" for line in lines)
@@ -109,6 +111,7 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], kin
 
 
 def verdicts(data: Mapping[str, Any]) -> str:
+    """The section of all claims with their verdicts under each protocol."""
     claims, columns = data.get("claims") or (), protocols(data)
     if not claims:
         return ""
@@ -133,13 +136,14 @@ def verdicts(data: Mapping[str, Any]) -> str:
 
 
 def verdict(result: Mapping[str, Any]) -> str:
+    """A cell with figure, interval and verdict."""
     kind, symbol = VERDICTS.get(result["verdict"], ("missing", "–"))
     badge = f'<span class="verdict {kind}"><span aria-hidden="true">{symbol}</span> {text(result["verdict"])}</span>'
     return f"<strong>{text(result['figure'])}</strong><small>{text(result['interval'])}</small>{badge}"
 
 
 def tables(data: Mapping[str, Any]) -> str:
-    """Tables of any kind, each in a section of its own."""
+    """All other tables, each in its own section."""
     return "\n".join(
         section(
             f"table-{number}",
@@ -151,6 +155,7 @@ def tables(data: Mapping[str, Any]) -> str:
 
 
 def settings(data: Mapping[str, Any]) -> str:
+    """The section of the settings of each algorithm."""
     chosen, labels = data.get("settings") or (), protocols(data)
     if not chosen:
         return ""
@@ -169,6 +174,7 @@ def settings(data: Mapping[str, Any]) -> str:
 
 
 def commands(data: Mapping[str, Any]) -> str:
+    """The section of the commands and versions."""
     lines, versions = data.get("commands") or (), data.get("versions") or {}
     parts = [f'<pre tabindex="0"><code>{text(line)}</code></pre>' for line in lines]
     if versions:
@@ -178,5 +184,6 @@ def commands(data: Mapping[str, Any]) -> str:
 
 
 def notes(data: Mapping[str, Any]) -> str:
+    """The section of notes."""
     lines = "".join(f"<li>{text(note)}</li>" for note in data.get("notes") or ())
     return section("notes", "Notes", f"<ul>{lines}</ul>") if lines else ""

@@ -11,11 +11,12 @@ LEGEND = "✓ holds, ✗ does not hold, ? cannot be told, – not measured."
 
 
 def verdict_headings(data: Mapping[str, Any]) -> list[str]:
+    """The headings of `verdict_rows`."""
     return ["the paper says", "environment", "paper", *(p["label"] for p in data["protocols"].values())]
 
 
 def verdict_rows(data: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each claim: what the paper says, and figure, interval and verdict under each protocol."""
+    """A row for each claim: the statement of the paper, and figure, interval and verdict under each protocol."""
     rows = []
     for claim in data["claims"]:
         cells = []
@@ -27,7 +28,7 @@ def verdict_rows(data: Mapping[str, Any]) -> list[list[str]]:
 
 
 def short_verdicts(data: Mapping[str, Any], env: str) -> list[list[str]]:
-    """The claims about an environment, each with a sign and a figure under each protocol: for a narrow terminal."""
+    """The claims about an environment, each with a symbol and a figure under each protocol, for a narrow terminal."""
     rows = []
     for claim in data["claims"]:
         if claim["env"] == env:
@@ -38,11 +39,12 @@ def short_verdicts(data: Mapping[str, Any], env: str) -> list[list[str]]:
 
 
 def result_headings(data: Mapping[str, Any]) -> list[str]:
+    """The headings of `result_rows`."""
     return ["algorithm", *(protocol["label"] for protocol in data["protocols"].values())]
 
 
 def result_rows(data: Mapping[str, Any], env: Mapping[str, Any]) -> list[list[str]]:
-    """The return at the end of each algorithm under each protocol, with its interval."""
+    """The final return of each algorithm under each protocol, with its interval."""
     return [[name, *(_end(shown["curves"].get(key)) for key in data["protocols"])] for name, shown in env["algorithms"].items()]
 
 
@@ -54,18 +56,18 @@ def _end(curve: Mapping[str, Any] | None) -> str:
 
 
 def multiplicity(data: Mapping[str, Any]) -> list[str]:
-    """What the number of claims means, where the data say it."""
+    """The note on multiple testing, if the data have one."""
     return [data["multiplicity"]] if data.get("multiplicity") else []
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    row = lambda cells: f"| {' | '.join(cells)} |"
-    lines = [map(for_markdown, line) for line in (headings, *rows)]
-    return "\n".join([row(lines[0]), row(["---"] * len(headings)), *map(row, lines[1:])])
+    """A table in Markdown."""
+    head, *body = ([for_markdown(cell) for cell in line] for line in (headings, *rows))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(headings), *body))
 
 
 def markdown(data: Mapping[str, Any]) -> str:
-    """The whole of tables.md."""
+    """The content of tables.md."""
     parts = [f"# {for_markdown(data['title'])}", for_markdown(data["subtitle"])]
     if data["claims"]:
         headings = ["the paper says", "paper", *(p["short"] for p in data["protocols"].values())]

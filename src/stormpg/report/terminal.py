@@ -1,4 +1,4 @@
-"""What the command shows: tables, and a progress bar that keeps silent where the output is not a terminal."""
+"""Output of the command line: tables, and progress bars that are hidden if the output is not a terminal."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +15,13 @@ from stormpg.runs.result import Progress
 
 
 class Plain(Console):
-    """A console on which text means itself."""
+    """A console that prints text literally, without markup."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects, with control characters escaped."""
         super().print(*(for_terminal(one) if isinstance(one, str) else one for one in objects), **options)
 
 
@@ -30,7 +31,7 @@ DESCRIPTION = TextColumn("{task.description}", markup=False)
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None) -> None:
-    """Print a table; columns after the first are right-aligned when they hold numbers."""
+    """Print a table. Columns after the first are right-aligned if they hold numbers."""
     headings, rows = [for_terminal(heading) for heading in headings], [[for_terminal(cell) for cell in row] for row in rows]
     under = None if caption is None else for_terminal(caption)
     shown = Table(
@@ -43,7 +44,8 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], ca
     )
     for position, heading in enumerate(headings):
         numbers = all(row[position][:1] in "-0123456789" for row in rows if row[position])
-        shown.add_column(heading, justify="right" if position and numbers else "left", overflow="fold")  # nothing is cut off
+        # Long cells are wrapped, not truncated.
+        shown.add_column(heading, justify="right" if position and numbers else "left", overflow="fold")
     for row in rows:
         shown.add_row(*row)
     out.print(shown)
@@ -51,7 +53,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], ca
 
 @contextlib.contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
-    """A function to call with each `Progress`: it shows trajectories, return and the time left."""
+    """Show a progress bar. Yields a function that takes a `Progress` and shows trajectories, return and remaining time."""
     columns = (
         DESCRIPTION,
         BarColumn(),
@@ -78,7 +80,7 @@ def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
 
 @contextlib.contextmanager
 def unit_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A function to call when a unit of a study is done: its name, how many are, and of how many."""
+    """Show a progress bar. Yields a function that takes the name of a finished unit, the number done and the total."""
     columns = (
         DESCRIPTION,
         BarColumn(),
@@ -96,7 +98,7 @@ def unit_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextlib.contextmanager
 def doing(label: str) -> Iterator[Callable[[str], None]]:
-    """A function to call with what is being done now."""
+    """Show the current activity. Yields a function that takes its description."""
     with Bar(DESCRIPTION, TimeElapsedColumn(), console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(for_terminal(label), total=None)
         yield lambda what: bar.update(task, description=for_terminal(f"{label}: {what}"))

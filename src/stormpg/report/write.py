@@ -1,4 +1,4 @@
-"""A report's files: report.html, tables.md, claims.json, the figures."""
+"""The files of a report: report.html, tables.md, claims.json and the figures."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +10,11 @@ from stormpg.report.figures import learning_curves
 from stormpg.report.page import write_page
 from stormpg.report.tables import markdown
 
-PRINTED = ("paper", "all", "tuned")  # the protocols that a printed figure has a panel for
+PRINTED = ("paper", "all", "tuned")  # the protocols that have a panel in a printed figure
 
 
 def write_report(data: Mapping[str, Any], folder: Path, figures: Mapping[str, str]) -> None:
-    """Write all of it. `figures`: a file's name without its ending, and the environment that it shows."""
+    """Write all files of a report. `figures`: file names without extension, with the environment each shows."""
     files.write_json(folder / "claims.json", data["claims"])
     files.write_text(folder / "tables.md", markdown(data))
     labels = {key: protocol["label"] for key, protocol in data["protocols"].items()}

@@ -1,4 +1,4 @@
-"""The paper's experiments (§7): its claims as data, what they measure, robustness, variance, and the reproduction of all of it.
+"""The paper's experiments (§7): its claims as data, the quantities they are about, robustness, variance, and the reproduction.
 
-Built on `studies`. Called by the command `reproduce`.
+Built on `studies`. Used by the command `reproduce`.
 """

@@ -1,4 +1,4 @@
-"""The empirical sentences of the paper's §7, each one a row: what it says, what is measured, what counts as true.
+"""The empirical claims of the paper's §7 as data: the sentence, the quantity measured, and the range in which it holds.
 
 `studies.verdicts` judges them.
 """
@@ -17,10 +17,11 @@ from stormpg.reproduce.quantities import (
 )
 from stormpg.studies.verdicts import Claim
 
-ABOUT = 1.5  # "about N" is between N / 1.5 and 1.5 N
+ABOUT = 1.5  # "about N" means between N / 1.5 and 1.5 N
 
 
 def cart_pole_claims() -> list[Claim]:
+    """The claims about Figure 1."""
     rows = [
         Claim(
             f"cart-pole/{name}/maximum",
@@ -76,6 +77,7 @@ def cart_pole_claims() -> list[Claim]:
 
 
 def mountain_car_claims() -> list[Claim]:
+    """The claims about Figure 2."""
     rows = [
         Claim(
             f"mountain-car/storm-pg/ahead-at-200/{name}",

@@ -1,4 +1,4 @@
-"""STORM-PG's limits, run: with α = 1 it is GPOMDP, with α = 0 it is SARAH's recursion, which SRVR-PG restarts."""
+"""Check STORM-PG's limiting cases by running them: α = 1 is GPOMDP, α = 0 is SARAH (SRVR-PG without restarts)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from stormpg.studies.verdicts import FAILS, HOLDS, show
 from stormpg.studies.workspace import Workspace
 
 ENV, SEEDS, TRAJECTORIES, BATCH = "cartpole-continuous", 5, 100, 5
-TOLERANCE = 1e-3  # returns after rounding has been fed back through twenty updates
+TOLERANCE = 1e-3  # relative difference of returns; rounding errors grow over twenty updates
 
 PAIRS: dict[str, tuple[Mapping[str, Any], str, Mapping[str, Any]]] = {
     "1": ({"alpha": 1.0, "S0": BATCH, "B": BATCH}, "gpomdp", {"S0": BATCH}),
@@ -19,7 +19,7 @@ PAIRS: dict[str, tuple[Mapping[str, Any], str, Mapping[str, Any]]] = {
 
 
 def limit_units() -> list[Unit]:
-    """The two runs of each limit."""
+    """The two runs of each limiting case."""
     return [
         Unit(f"limits/alpha-{alpha}/{name}", ENV, name, ({**settings, "eta": 0.01},), TRAJECTORIES, SEEDS)
         for alpha, (storm, other, theirs) in PAIRS.items()
@@ -28,7 +28,7 @@ def limit_units() -> list[Unit]:
 
 
 def judge_limits(workspace: Workspace) -> list[dict[str, Any]]:
-    """A row of claims for each limit: the largest relative difference of any return of the two runs."""
+    """Return a row of claims for each limiting case: the largest relative difference between the returns of the two runs."""
     tables = workspace.run(limit_units())
     rows = []
     for i, (alpha, (_, other, _)) in enumerate(PAIRS.items()):

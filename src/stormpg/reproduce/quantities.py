@@ -1,4 +1,4 @@
-"""What the claims measure, from the curves of all algorithms under a protocol, with intervals."""
+"""The quantities that the claims are about, from the curves of all algorithms under a protocol, with intervals."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,18 +7,21 @@ import numpy as np
 from stormpg.studies.statistics import Interval, first_reach, percentiles
 from stormpg.studies.verdicts import Algorithms
 
-NEAR_MAXIMUM = 0.99  # of the largest return: the curve has reached the maximum
-REASONABLE = 0.9  # of the way from the first return to STORM-PG's last one: a reasonable result
-STABLE = 0.05  # of that way: a curve that falls no further below its end is stable
+NEAR_MAXIMUM = 0.99  # share of the largest return at which a curve has reached the maximum
+REASONABLE = 0.9  # share of STORM-PG's gain, from the first return to its last, that is a reasonable result
+STABLE = 0.05  # share of that gain by which a stable curve may fall below its end
 
-# What is measured is a function of all curves of a protocol, [..., grid] of each algorithm. It is computed from the curves as
-# estimated and again in each resample, so that thresholds, which come from curves too, vary as these do.
+# A quantity is a function of all curves of a protocol, [..., grid] for each algorithm. It is computed from the estimated curves
+# and again in each resample, so that thresholds that depend on curves vary with them.
 Shapes = Mapping[str, np.ndarray]
-Quantity = Callable[[Shapes, np.ndarray], np.ndarray]  # of the curves and their grid
+Quantity = Callable[[Shapes, np.ndarray], np.ndarray]  # (curves, grid) -> values
 
 
 def over_resamples(quantity: Quantity, *subjects: str) -> Callable[[Algorithms], Interval]:
-    """The quantity with its interval. `subjects`: the algorithms that it is about, whose seeds say how wide that is."""
+    """Return a function that measures the quantity with its interval.
+
+    `subjects` are the algorithms that it is about. Their numbers of seeds determine the width of the interval.
+    """
 
     def measure(algorithms: Algorithms) -> Interval:
         grid = algorithms[subjects[0]].grid
@@ -30,19 +33,20 @@ def over_resamples(quantity: Quantity, *subjects: str) -> Callable[[Algorithms],
 
 
 def maximum_reached(name: str, y: Shapes, grid: np.ndarray) -> np.ndarray:
-    """The trajectories until a curve is near the maximum, which is where the best curve of the protocol ends."""
+    """The trajectories until a curve is near the maximum, which is the end of the best curve of the protocol."""
     ends = np.broadcast_arrays(*(curve[..., -1] for curve in y.values()))
     return first_reach(y[name], grid, NEAR_MAXIMUM * np.max(ends, axis=0))
 
 
 def reaches_maximum(name: str) -> Callable[[Algorithms], Interval]:
+    """The trajectories until an algorithm reaches the maximum."""
     return over_resamples(lambda y, grid: maximum_reached(name, y, grid), name)
 
 
 def lead(fast: str, slow: str) -> Callable[[Algorithms], Interval]:
-    """How many trajectories earlier `fast` reaches the maximum; not a number where neither does.
+    """How many trajectories earlier `fast` reaches the maximum than `slow`; NaN if neither reaches it.
 
-    In a resample in which neither does, none is earlier: 0. One such resample does not leave the others without an interval.
+    A resample in which neither reaches it counts as 0, so that a single one does not make the interval undefined.
     """
 
     def earlier(y: Shapes, grid: np.ndarray) -> np.ndarray:
@@ -63,15 +67,15 @@ def ahead_at(x: int, ours: str, other: str) -> Callable[[Algorithms], Interval]:
     return over_resamples(ahead, ours, other)
 
 
-def way(y: Shapes) -> tuple[np.ndarray, np.ndarray]:
-    """The first return, a mean of all algorithms, and what STORM-PG gains from there to its end."""
+def gain_of(y: Shapes) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first return, as a mean over all algorithms, and STORM-PG's gain from there to its end."""
     first = np.mean(np.broadcast_arrays(*(curve[..., 0] for curve in y.values())), axis=0)
     return first, y["storm-pg"][..., -1] - first
 
 
 def if_gained(measure: Callable[[Algorithms], Interval]) -> Callable[[Algorithms], Interval]:
-    """Not a number where STORM-PG has not certainly gained: there is no way to take a share of."""
-    gain = over_resamples(lambda y, grid: way(y)[1], "storm-pg")
+    """Return NaN if the interval of STORM-PG's gain includes 0, because a share of the gain is then undefined."""
+    gain = over_resamples(lambda y, grid: gain_of(y)[1], "storm-pg")
 
     def checked(algorithms: Algorithms) -> Interval:
         found = measure(algorithms)
@@ -81,31 +85,32 @@ def if_gained(measure: Callable[[Algorithms], Interval]) -> Callable[[Algorithms
 
 
 def share_of_gain(part: Quantity, *subjects: str) -> Callable[[Algorithms], Interval]:
-    """A part of the return as a share of STORM-PG's gain; infinite in the few resamples in which it gains nothing."""
+    """A part of the return as a share of STORM-PG's gain; very large or infinite in resamples without a gain."""
 
     def share(y: Shapes, grid: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            return part(y, grid) / np.maximum(way(y)[1], np.finfo(float).tiny)
+            found: np.ndarray = part(y, grid) / np.maximum(gain_of(y)[1], np.finfo(float).tiny)
+        return found
 
     return if_gained(over_resamples(share, *subjects))
 
 
 def unsteadiness(x: int) -> Callable[[Algorithms], Interval]:
-    """The deepest fall of STORM-PG's curve below its own end after x, as a share of what it has gained."""
+    """The deepest fall of STORM-PG's curve below its own end after x, as a share of its gain."""
     ours = "storm-pg"
     return share_of_gain(lambda y, grid: (y[ours][..., -1:] - y[ours][..., grid >= x]).max(axis=-1), ours)
 
 
 def reasonable(name: str) -> Callable[[Algorithms], Interval]:
-    """The trajectories until a curve has come most of STORM-PG's way."""
+    """The trajectories until a curve has reached the share REASONABLE of STORM-PG's gain."""
 
     def reached(y: Shapes, grid: np.ndarray) -> np.ndarray:
-        first, gain = way(y)
+        first, gain = gain_of(y)
         return first_reach(y[name], grid, first + REASONABLE * gain)
 
     return if_gained(over_resamples(reached, name))
 
 
 def shortfall(name: str) -> Callable[[Algorithms], Interval]:
-    """How far below STORM-PG's end another one ends, as a share of what STORM-PG has gained."""
+    """How far below STORM-PG another algorithm ends, as a share of STORM-PG's gain."""
     return share_of_gain(lambda y, grid: y["storm-pg"][..., -1] - y[name][..., -1], "storm-pg", name)

@@ -1,4 +1,7 @@
-"""The paper's §7 from nothing: both figures in both readings, the claims, and with `full` tuning, robustness, variance."""
+"""The reproduction of the paper's §7: both figures in both readings, and the claims.
+
+With `full`, also equal tuning, robustness and variance.
+"""
 
 import dataclasses
 import functools
@@ -11,8 +14,9 @@ from stormpg.paper import FIGURES, Figure, settings_for
 from stormpg.report.write import write_report
 from stormpg.reproduce import claims, quantities, robustness, variance
 from stormpg.reproduce.limits import judge_limits, limit_units
+from stormpg.runs.table import WINDOW
 from stormpg.studies import verdicts
-from stormpg.studies.protocols import WINDOW, Curves
+from stormpg.studies.protocols import Curves
 from stormpg.studies.report_content import content
 from stormpg.studies.statistics import Interval, percentiles
 from stormpg.studies.study import (
@@ -30,40 +34,42 @@ from stormpg.studies.units import Unit
 from stormpg.studies.workspace import Workspace
 
 TUNED = ("reinforce", "pgt", "gpomdp", "svrpo", "svrpg", "srvr-pg", "storm-pg")
-# Shorter than the figures, for the time it takes; the tuned runs are as long, so that tuning sees all that is shown.
+# Shorter than the figures, to save time. The tuned runs have the same length, so that tuning sees all that is shown.
 TUNING = {"cartpole-continuous": Tuning(8, 1500, 5), "rllab-mountain-car": Tuning(4, 1000, 4)}
-FRESH_SEEDS = 20  # at most, for each of the fourteen tuned runs
+FRESH_SEEDS = 20  # the most seeds for each of the fourteen tuned runs
 ROBUSTNESS = {"cartpole-continuous": (500, 10)}  # trajectories, seeds
 CHECKPOINTS = {"cartpole-continuous": ((50, 100, 200, 500, 1000), 10, 2000), "rllab-mountain-car": ((50, 200, 600), 5, 1000)}
 
 NOTES = (
     "Baseline: the paper does not give b_h. The default here is the leave-one-out mean of γ^h r_h over the batch; without a "
     "baseline (--baseline none) all four methods become unstable.",
-    "Learning-rate decay: the paper names a range (0.5 to 0.99) and no schedule. The default here is none; --decay and "
-    "--decay-every switch it on for every method.",
-    "Policy: Gaussian, one hidden layer of 64 tanh units, fixed σ = 1, as the earlier programs of this field; the paper does "
+    "Learning-rate decay: the paper gives a range (0.5 to 0.99) and no schedule. The default here is no decay; --decay and "
+    "--decay-every enable it for every method.",
+    "Policy: Gaussian, one hidden layer of 64 tanh units, fixed σ = 1, as in earlier code for these methods; the paper does "
     "not give σ. Adam with the table's η.",
-    "GPOMDP on Mountain-Car: the paper left it out and its Table 3 has no row; it runs with Table 2's η = 0.005 and S0 = 25.",
-    "Two readings of each environment: the paper's text (+1 a step) and rllab's for Cart-Pole, rllab's (with a model of its "
+    "GPOMDP on Mountain-Car: the paper omits it, and its Table 3 has no row for it. It runs with Table 2's η = 0.005 and "
+    "S0 = 25.",
+    "Two readings of each environment: the paper's text (+1 per step) and rllab's for Cart-Pole, rllab's (with a model of its "
     "Box2D physics) and Gym's for Mountain-Car.",
-    f"A curve's point is the mean over the {WINDOW} trajectories before it. Every trajectory counts, "
-    "those of large batches too.",
+    f"Each point of a curve is the mean over the previous {WINDOW} trajectories. All trajectories are counted, "
+    "including those of large batches.",
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan(Switches):
-    """What is asked for. `trajectories` cuts every budget, for a quick look."""
+    """The options of a reproduction. `trajectories` limits every budget, for a quick look."""
 
     seeds: int = 30
     trajectories: int | None = None
 
     def budget(self, trajectories: int) -> int:
+        """The number of trajectories, limited by `self.trajectories`."""
         return trajectories if self.trajectories is None else min(trajectories, self.trajectories)
 
 
 def reproduce(workspace: Workspace, plan: Plan, full: bool, commands: Sequence[str]) -> dict[str, Any]:
-    """Run what is missing, judge the claims, write the report, and return what it says."""
+    """Run what is missing, judge the claims, write the report, and return its content."""
     units = base_units(plan)
     tuned, grids = (TUNING, robustness_grids(plan)) if full else ({}, {})
     searches = {
@@ -77,7 +83,7 @@ def reproduce(workspace: Workspace, plan: Plan, full: bool, commands: Sequence[s
         *(unit for of_env in grids.values() for grid in of_env for unit in grid.units()),
     ]
     with claimed(workspace, {"kind": "reproduce", **dataclasses.asdict(plan)}, known):
-        workspace.run(known)  # at once, so that no core waits at the end of a part of the study; the parts below find them done
+        workspace.run(known)  # all at once, so that no core is idle at the end of a part; the parts below find them finished
         data = judged(workspace, plan, full, units, searches, grids, commands)
         write_report(data, workspace.root, {f"figure{f.number}": f.env for f in reversed(FIGURES)})
     return data
@@ -92,7 +98,7 @@ def judged(
     grids: Mapping[str, Sequence[robustness.Grid]],
     commands: Sequence[str],
 ) -> dict[str, Any]:
-    """What the report says: all claims on the runs of the study, most of which are there."""
+    """Return the content of the report. Most of the runs it needs exist already."""
     tasks = base_tasks(workspace, plan, units)
     rows = judge_limits(workspace)
     heatmaps: list[Any] = []
@@ -109,7 +115,7 @@ def judged(
     notes = list(NOTES)
     if full:
         notes.append(
-            "Equal tuning (c) has a budget of its own, for the time it takes. "
+            "Equal tuning (c) has its own, smaller budget, to save time. "
             + " ".join(
                 f"{task.env}: {task.tuning_trajectories} trajectories in tuning, {task.tuned_trajectories} in the tuned runs."
                 for task in tasks
@@ -118,10 +124,10 @@ def judged(
             + " Claims that need more are not measured under (c)."
         )
     else:
-        notes.append("Equal tuning (c), robustness and variance were not measured: `stormpg reproduce --full` does.")
+        notes.append("Equal tuning (c), robustness and variance were not measured: run `stormpg reproduce --full`.")
     return content(
-        "STORM-PG: the paper's experiments, run again",
-        f"{plan.seeds} seeds of every algorithm; Tables 2 and 3 of the paper; every seed is in the report.",
+        "STORM-PG: the paper's experiments, reproduced",
+        f"{plan.seeds} seeds of every algorithm, with the settings of the paper's Tables 2 and 3. Every seed is in the report.",
         tasks,
         curves,
         claims_of_figures + rows,
@@ -133,7 +139,7 @@ def judged(
 
 
 def base_units(plan: Plan) -> dict[tuple[str, str], Unit]:
-    """Figures 1 and 2 in both readings, with the paper's settings: a unit for each environment and algorithm."""
+    """The runs of Figures 1 and 2 in both readings, with the paper's settings: a unit for each environment and algorithm."""
     return {
         (figure.env, name): fixed_unit(figure.env, name, plan.budget(figure.trajectories), plan.seeds, plan.switches)
         for figure in FIGURES
@@ -142,6 +148,7 @@ def base_units(plan: Plan) -> dict[tuple[str, str], Unit]:
 
 
 def base_tasks(workspace: Workspace, plan: Plan, units: Mapping[tuple[str, str], Unit]) -> list[Task]:
+    """Run the units. Return a task for each figure."""
     tables = dict(zip(units, workspace.run(list(units.values())), strict=True))
     return [
         Task(
@@ -157,11 +164,13 @@ def base_tasks(workspace: Workspace, plan: Plan, units: Mapping[tuple[str, str],
 
 
 def judge_figure(figure: Figure, curves: Curves) -> list[dict[str, Any]]:
+    """Judge the claims about a figure under each protocol."""
     rows = claims.cart_pole_claims() if figure.number == 1 else claims.mountain_car_claims()
     return [verdicts.as_row(claim, figure.env, verdicts.judge(claim, curves)) for claim in rows]
 
 
 def cut(tuning: Tuning, plan: Plan) -> Tuning:
+    """The tuning, limited to the budget and the seeds of the plan."""
     return Tuning(tuning.points, plan.budget(tuning.trajectories), min(tuning.seeds, plan.seeds))
 
 
@@ -180,7 +189,7 @@ def robustness_grids(plan: Plan) -> dict[str, list[robustness.Grid]]:
 
 
 def judge_robustness(workspace: Workspace, grids: Mapping[str, Sequence[robustness.Grid]]) -> tuple[list[Any], list[Any]]:
-    """Heat maps of each method, and the claim that STORM-PG is the least sensitive."""
+    """Return the heat maps of each method, and the claims that STORM-PG is the least sensitive."""
     heatmaps, rows = [], []
     for env, all_grids in grids.items():
         units = [unit for grid in all_grids for unit in grid.units()]
@@ -197,7 +206,7 @@ def judge_robustness(workspace: Workspace, grids: Mapping[str, Sequence[robustne
 
 
 def sensitivity_rows(env: str, shares: Mapping[tuple[str, bool], Interval], seeds: int) -> list[dict[str, Any]]:
-    """The claims on the shares of good settings; by algorithm, and whether the grid is of η × B."""
+    """Judge the claims on the shares of good settings. The keys are the algorithm, and whether the grid is η × B."""
     rows = []
     for other in ("svrpg", "srvr-pg"):
         for of_batch in (False, True):
@@ -219,7 +228,7 @@ def sensitivity_rows(env: str, shares: Mapping[tuple[str, bool], Interval], seed
 
 
 def measure_variance(workspace: Workspace, plan: Plan) -> list[dict[str, Any]]:
-    """The spread of g_t along training for the algorithms of the figures."""
+    """Measure the spread of g_t along training for the algorithms of the figures."""
     measures, parts = {}, []
     for env, (checkpoints, seeds, reference) in CHECKPOINTS.items():
         budgets = sorted({plan.budget(c) for c in checkpoints})

@@ -1,4 +1,4 @@
-"""How much the choice of settings matters: grids of η × (α or m) and of η × B for each variance-reduced method."""
+"""Sensitivity to the settings: grids of η × (α or m) and of η × B for each variance-reduced method."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from stormpg.paper import settings_for
-from stormpg.runs.table import Columns
+from stormpg.runs.table import WINDOW, Columns
 from stormpg.studies import statistics
-from stormpg.studies.protocols import WINDOW, grid_for
+from stormpg.studies.protocols import grid_for
 from stormpg.studies.units import Unit, split_settings
 
 RATES = tuple(round(float(rate), 5) for rate in np.geomspace(0.001, 0.1, 7))
@@ -33,7 +33,7 @@ class Grid:
     common: Mapping[str, Any]
 
     def units(self) -> list[Unit]:
-        """One batch where the rows are floats, one for each row where they are shapes."""
+        """The runs of the grid: one unit for α, which is traced, and one per row for settings that change array shapes."""
         base = {**settings_for(self.env, self.algorithm), **self.common}
         cells = [tuple({**base, self.row: value, "eta": eta} for eta in RATES) for value in self.rows]
         batches = {"all": sum(cells, ())} if self.row == "alpha" else dict(zip(map(str, self.rows), cells, strict=True))
@@ -50,7 +50,7 @@ class Grid:
         ]
 
     def curves(self, tables: Sequence[Columns]) -> np.ndarray:
-        """The whole curves of every cell, [rows, rates, seeds, grid]."""
+        """Return the whole curves of every cell, [rows, rates, seeds, grid]."""
         grid = grid_for(self.trajectories)
         runs = [
             statistics.curves(one, grid, WINDOW)
@@ -70,22 +70,23 @@ def grids(env: str, algorithm: str, trajectories: int, seeds: int, common: Mappi
 
 
 def good_share(curves: np.ndarray, *names: str) -> statistics.Interval:
-    """The share of cells whose final IQM is within NEAR_BEST of the best cell's; a resample draws seeds for all cells.
+    """The share of cells whose final IQM is within NEAR_BEST of the best cell's. A resample draws the same seeds for all cells.
 
-    `names`: of the grid, whose resamples are independent of those of other grids.
+    `names` identify the grid. Its resamples are independent of those of other grids.
     """
     final = np.moveaxis(curves[..., -1], -1, 0).reshape(curves.shape[2], -1)  # [seeds, cells]
     drawn = statistics.interval(final, statistics.iqm, statistics.stream("robustness", *names))
 
     def share(cells: np.ndarray) -> np.ndarray:
         best = cells.max(axis=-1, keepdims=True)
-        return (cells >= best - NEAR_BEST * np.abs(best)).mean(axis=-1)
+        found: np.ndarray = (cells >= best - NEAR_BEST * np.abs(best)).mean(axis=-1)
+        return found
 
     return statistics.percentiles(share(drawn.estimate), share(drawn.draws), len(final))
 
 
 def heatmap(grid: Grid, curves: np.ndarray, share: statistics.Interval, threshold: float) -> dict[str, Any]:
-    """What a page shows of a grid."""
+    """Return the heat map of a grid, as the report shows it."""
     across = statistics.iqm(curves, axis=2)  # [rows, rates, grid]
     return {
         "env": grid.env,

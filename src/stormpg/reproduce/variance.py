@@ -1,12 +1,12 @@
 """Variance and bias of g_t along training, against the gradient of a large batch at the same ξ_t.
 
-At a checkpoint of a run the past is held fixed: the next batch is drawn again and again at ξ_t, and g_t computed from each
-with the tracker's memory as it is. The spread of these g_t is what the next batch contributes (variance); their mean
-differs from ∇L(ξ_t) by what the memory carries along (bias). Beside it, the plain estimate d(ξ_t) from the same batches.
+At a checkpoint of a run the past is held fixed. The next batch is sampled repeatedly at ξ_t, and g_t is computed from each
+with the tracker's current memory. The spread of these g_t comes from the next batch (variance). The difference of their mean
+from ∇L(ξ_t) is carried over by the memory (bias). For comparison, the plain estimate d(ξ_t) uses the same batches.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from stormpg.engine.iteration import Setup, State, here_at
 from stormpg.envs import Environment
 from stormpg.estimators import gradient
 from stormpg.policies.constructors import policy_for
-from stormpg.records import traceable
+from stormpg.records import Tree, traceable
 from stormpg.sampling import rollout
 from stormpg.studies.statistics import iqm
 from stormpg.train import train
@@ -30,25 +30,25 @@ REFERENCE_BATCH = 100
 
 
 class Spread(NamedTuple):
-    """Squared norms; expectations over the next batch, given the past."""
+    """Squared norms, as expectations over the next batch given the past."""
 
     variance: Array  # E‖g_t − E g_t‖²
-    bias: Array  # ‖E g_t − ∇L(ξ_t)‖², less what the noise of both adds to it
+    bias: Array  # ‖E g_t − ∇L(ξ_t)‖², corrected for the sampling noise of both
     error: Array  # their sum
     plain: Array  # the variance of d(ξ_t) from a batch of the same size
-    signal: Array  # ‖∇L(ξ_t)‖², likewise
+    signal: Array  # ‖∇L(ξ_t)‖², corrected for sampling noise
 
 
 @functools.partial(jax.jit, static_argnames=("env", "horizon", "reference"))
 def spread(
     env: Environment, horizon: int, reference: int, policy: Any, algorithm: Algorithm, states: State, key: Array
 ) -> Spread:
-    """For every run of a batch of states. `reference`: how many batches of REFERENCE_BATCH make up ∇L(ξ_t)."""
+    """Return the spread for each run in `states`. ∇L(ξ_t) is the mean of `reference` batches of REFERENCE_BATCH."""
     setup, estimator = Setup(env, horizon, policy, algorithm), algorithm.estimator
     always_large = all(large for large, _ in algorithm.schedule.unit)
 
     def one(state: State, key: Array) -> Spread:
-        flat = lambda tree: ravel_pytree(tree)[0]
+        flat: Callable[[Tree], Array] = lambda tree: ravel_pytree(tree)[0]
         keys = jax.random.split(key, reference + RESAMPLES)
 
         def large(key: Array) -> Array:
@@ -63,10 +63,10 @@ def spread(
 
         truth = jax.lax.map(large, keys[:reference])
         tracked, plain = jax.lax.map(small, keys[reference:])
-        total = lambda x: x.var(axis=0, ddof=1).sum()
+        total: Callable[[Array], Array] = lambda x: x.var(axis=0, ddof=1).sum()
         noise = total(truth) / reference
         gap = ((tracked.mean(axis=0) - truth.mean(axis=0)) ** 2).sum()
-        bias = gap - total(tracked) / RESAMPLES - noise  # unbiased, so it may fall below 0
+        bias = gap - total(tracked) / RESAMPLES - noise  # unbiased, so it may be negative
         signal = (truth.mean(axis=0) ** 2).sum() - noise
         return Spread(total(tracked), bias, total(tracked) + bias, total(plain), signal)
 
@@ -81,15 +81,15 @@ def along(
     trained_seeds: int,
     reference: int,
 ) -> dict[str, list[float | None]]:
-    """The interquartile mean of each quantity over `seeds` seeds at each checkpoint (trajectories). Runs are those of `train`.
+    """Return the interquartile mean of each quantity over `seeds` seeds at each checkpoint (number of trajectories).
 
-    `trained_seeds`: how many to train, of which the first are looked at: with as many as another experiment has
-    trained, the compiled program is there already.
+    `trained_seeds` is the number of seeds to train with `train`. Only the first `seeds` of them are measured. If another
+    experiment trained the same number, its compiled program is reused.
     """
     policy = policy_for(env)
     found: dict[str, list[float | None]] = {name: [] for name in Spread._fields}
     for checkpoint in checkpoints:
-        if checkpoint < algorithm.schedule.S0:  # the first batch is not complete yet
+        if checkpoint < algorithm.schedule.S0:  # the first batch is not complete
             for values in found.values():
                 values.append(None)
             continue

@@ -1,4 +1,4 @@
-"""A training run and what it leaves: training in blocks, the table, the result, its folder, checkpoints and logs.
+"""Training runs and their output: training in blocks, the table, the result, the run folder, checkpoints and logs.
 
-Built on `engine`. Called by `train`, `agent`, `studies` and the command.
+Built on `engine`. Used by `train`, `agent`, `studies` and the command line.
 """

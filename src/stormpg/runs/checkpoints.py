@@ -1,9 +1,9 @@
-"""Checkpoints: the whole state of a run, written often enough that little is lost, and never trusted unread.
+"""Checkpoints: the complete state of a run, written regularly and validated before use.
 
-A checkpoint is one safetensors file with what every block of runs has reached: its states and its rows. It is written
-beside its name, flushed to the disk and renamed; it carries a checksum and the fingerprint of the run's config.json; the
-last two are kept. A file that is cut short, altered, or of another run is named and passed over for the one before it; where
-none can be used, the run is not started again in silence.
+A checkpoint is one safetensors file with the states and rows of every block of runs. It is written under a temporary name,
+flushed to disk and renamed. It contains a checksum and the fingerprint of the run's config.json. The last two are kept. A file
+that is truncated, altered, or from another run is reported and skipped, and the previous one is used. If none can be used, an
+error is raised: the run is never silently restarted.
 """
 
 import contextlib
@@ -24,49 +24,50 @@ from stormpg.errors import InputError, legible, tell
 
 KEPT = 2
 PATTERN = "checkpoint-*.safetensors"
-FORMATS = ("2", "3", "4")  # that can be read
-LOCK = ".lock"  # the file in a folder that its owner holds
+FORMATS = ("2", "3", "4")  # the formats that can be read
+LOCK = ".lock"  # the lock file in a folder, held by the process that writes there
 
 
 class CheckpointInterval(NamedTuple):
-    """How long at most between two checkpoints; None: does not matter."""
+    """The longest interval between two checkpoints. None: no limit."""
 
     seconds: float | None = 60.0
     iterations: int | None = None
 
 
 class Reached(NamedTuple):
-    """What a block of runs has reached."""
+    """The progress of a block of runs."""
 
     states: State
-    rows: Sequence[Row]  # each [iterations, runs], one after the other
+    rows: Sequence[Row]  # consecutive parts, each [iterations, runs]
 
 
 def joined(rows: Sequence[Row]) -> Row:
-    """Rows after rows, as one."""
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
+    """Concatenate consecutive parts of the rows."""
+    whole: Row = jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
+    return whole
 
 
 class Keeper:
-    """Keeps what every block has reached, and writes it when it is time. For several threads."""
+    """Holds the progress of every block and writes checkpoints at the given interval. Thread-safe."""
 
     def __init__(
-        self, folder: Path, fingerprint: str, interval: CheckpointInterval, begun: Mapping[int, Reached] | None = None
+        self, folder: Path, fingerprint: str, interval: CheckpointInterval, resumed: Mapping[int, Reached] | None = None
     ) -> None:
         self.folder, self.fingerprint, self.interval = folder, fingerprint, interval
-        self.blocks: dict[int, Reached] = dict(begun or {})
-        for left in folder.glob(f".{PATTERN}.part"):  # by a process that was killed while it wrote
+        self.blocks: dict[int, Reached] = dict(resumed or {})
+        for left in folder.glob(f".{PATTERN}.part"):  # from a process that was killed while writing
             left.unlink()
         self.number = max((number_of(file) for file in folder.glob(PATTERN)), default=-1) + 1
         self.lock = threading.Lock()
         self.written, self.iterations = time.monotonic(), self.count()
 
     def count(self) -> int:
-        """Iterations of the run that is farthest."""
+        """The number of iterations of the run that is furthest ahead."""
         return max((int(reached.states.iteration.max()) for reached in self.blocks.values()), default=0)
 
     def reach(self, block: int, states: State, rows: Sequence[Row]) -> None:
-        """A block has got farther."""
+        """Record the progress of a block, and write a checkpoint if one is due."""
         with self.lock:
             late = self.interval.seconds is not None and time.monotonic() - self.written >= self.interval.seconds
             self.blocks[block] = Reached(states, tuple(rows))
@@ -95,20 +96,21 @@ class Keeper:
             old.unlink()
 
     def finish(self) -> None:
-        """The run is whole: its checkpoints are not needed any more."""
+        """Delete the checkpoints of a run that is complete."""
         for file in self.folder.glob(PATTERN):
             file.unlink()
 
 
 def number_of(file: Path) -> int:
+    """The number in the name of a checkpoint file, or -1 if the name has none."""
     digits = file.stem.removeprefix("checkpoint-")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
 
 
 def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[int, Reached]:
-    """What the newest checkpoint that can be trusted holds; nothing where none was written. `likes`: a block's shapes.
+    """Return the content of the newest valid checkpoint, or an empty dict if there are no checkpoints.
 
-    InputError where there are some and none of them can be used.
+    `likes(block)` gives the shapes of a block's states. Raises InputError if there are checkpoints but none can be used.
     """
     refused: list[str] = []
     for file in sorted(folder.glob(PATTERN), key=number_of, reverse=True):
@@ -119,17 +121,17 @@ def last_good(folder: Path, fingerprint: str, likes: Callable[[int], State]) -> 
             refused.append(str(error))
             continue
         for reason in refused:
-            tell(f"{reason} {file.name}, written before it, is used.")
+            tell(f"{reason} The earlier {file.name} is used instead.")
         return found
     if refused:
         raise InputError(
-            f"{' '.join(refused)} No checkpoint of {folder} can be used: delete them to start it again from nothing."
+            f"{' '.join(refused)} No checkpoint in {folder} can be used: delete them to start the run from the beginning."
         )
     return {}
 
 
 def read(file: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[int, Reached]:
-    """A checkpoint; InputError that names the file where it cannot be trusted."""
+    """Read a checkpoint. Raises InputError with the name of the file if it is not valid."""
     tensors, about = files.read_tensors(file)
     if about.get("kind") != "stormpg checkpoint" or about.get("run") != fingerprint:
         raise InputError(f"{file} is a checkpoint of another run.")
@@ -137,15 +139,14 @@ def read(file: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[in
         raise InputError(
             f"{file} has the format {about.get('format')}; this version reads {', '.join(FORMATS[:-1])} and {FORMATS[-1]}."
         )
-    found = {}
+    found: dict[int, Reached] = {}
     for block in sorted({name.split("/", 1)[0] for name in tensors}):
         if not (block.isascii() and block.isdigit() and len(block) < 9):
             raise InputError(f"{file} has a part {block!r}; expected the number of a block.")
-        mine = lambda part, block=block: dict(_below(tensors, f"{block}/{part}/"))
-        rows = _rows(mine("rows"), file)
+        rows = _rows(_below(tensors, f"{block}/rows/"), file)
         taken = np.asarray(rows.steps * rows.live).sum(axis=0)
         like = likes(int(block))
-        states = files.fill(like, upgraded(mine("states"), taken, like), file)
+        states = files.fill(like, upgraded(_below(tensors, f"{block}/states/"), taken, like), file)
         if rows.live.shape[1] != len(states.trajectories):
             raise InputError(f"{file} does not hold the rows of {len(states.trajectories)} runs.")
         found[int(block)] = Reached(states, (rows,))
@@ -153,10 +154,10 @@ def read(file: Path, fingerprint: str, likes: Callable[[int], State]) -> dict[in
 
 
 def upgraded(states: dict[str, np.ndarray], taken: np.ndarray, like: State) -> dict[str, np.ndarray]:
-    """Stored states as this version has them.
+    """Convert stored states to the current format.
 
-    Those of format 2 and before did not count their steps, which are the sum of their rows'. Those of format 3 and before were
-    between two epochs, and had the rate of the last large batch for all schedules.
+    Format 2 and earlier did not store the number of steps, which is the sum over the rows (`taken`). In format 3 and earlier,
+    states were always saved between two epochs, and one rate, that of the last large batch, was stored for all schedules.
     """
     if "iteration" not in states:
         return states
@@ -167,8 +168,9 @@ def upgraded(states: dict[str, np.ndarray], taken: np.ndarray, like: State) -> d
     return {**rest, **states}
 
 
-def _below(tensors: Mapping[str, np.ndarray], prefix: str) -> Iterator[tuple[str, np.ndarray]]:
-    return ((name.removeprefix(prefix), value) for name, value in tensors.items() if name.startswith(prefix))
+def _below(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The tensors whose names start with `prefix`, without the prefix."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _rows(columns: Mapping[str, np.ndarray], file: Path) -> Row:
@@ -181,16 +183,16 @@ def _rows(columns: Mapping[str, np.ndarray], file: Path) -> Row:
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
-    """Of what makes a run this run: everything in its config.json but versions and device."""
+    """A hash that identifies a run: of everything in its config.json except versions and device."""
     same = {name: value for name, value in config.items() if name not in ("versions", "device")}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """One process at a time works on a folder, which is made where it is missing.
+    """Lock a folder for this process. The folder is created if it does not exist.
 
-    The system lets go of it when the process ends, however it ends.
+    The operating system releases the lock when the process ends, even if it is killed.
     """
     import filelock
 
@@ -200,7 +202,7 @@ def owned(folder: Path) -> Iterator[None]:
         lock.acquire()
     except filelock.Timeout:
         raise InputError(f"another process is writing to {folder}: wait for it, or give another folder.") from None
-    except (OSError, NotImplementedError) as error:  # filelock raises the second where a file system has no locks
+    except (OSError, NotImplementedError) as error:  # filelock raises NotImplementedError if the file system has no locks
         raise InputError(f"{folder} cannot be written ({error}): give another folder.") from None
     try:
         yield

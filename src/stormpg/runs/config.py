@@ -1,4 +1,4 @@
-"""What config.json of a run's folder must hold to be believed."""
+"""Validation of config.json in a run's folder."""
 
 import itertools
 import math
@@ -34,10 +34,10 @@ POLICY: dict[str, Any] = {
 
 
 def read_config(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The config.json of a run's folder."""
+    """Read and validate the config.json of a run's folder."""
     file = Path(folder) / "config.json"
     if not os.path.lexists(file):
-        raise InputError(f"{folder} holds no run: there is no config.json in it. Give the folder of `stormpg train --out`.")
+        raise InputError(f"{folder} holds no run: it contains no config.json. Give a folder written by `stormpg train --out`.")
     config = read_object(file, "the config of a run")
     if config.get("format") not in READABLE or isinstance(config["format"], bool):
         raise InputError(f"{file} has format {shown(config.get('format'))}; this version reads {READABLE}.")
@@ -45,11 +45,11 @@ def read_config(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def checked(config: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The config, if it has what a run needs; InputError that names what is wrong otherwise."""
+    """Return the config if it is valid. Raises InputError with the name of the invalid entry otherwise."""
     for name, kind in KINDS.items():
         if not conforms(config.get(name), kind):
             words = getattr(kind, "__name__", kind) if kind in (int, str) else str(kind)
-            limit = f" of at most {MOST_LETTERS} letters" if kind is str else ""
+            limit = f" of at most {MOST_LETTERS} characters" if kind is str else ""
             raise InputError(f"{file} has {name} = {shown(config.get(name))}; expected {words}{limit}.")
     seeds, settings, policies, block = config["seeds"], config["settings"], config["policies"], config.get("block")
     steps, identity = config.get("steps"), config.get("identity", {})
@@ -65,16 +65,16 @@ def checked(config: dict[str, Any], file: Path) -> dict[str, Any]:
     }
     for name, good in right.items():
         if not good:
-            raise InputError(f"{file} has {name} = {shown(config[name])}, which no run has.")
+            raise InputError(f"{file} has {name} = {shown(config[name])}, which is not valid for a run.")
     return config
 
 
 def policy_settings(about: Mapping[str, Any], inputs: int, file: Path) -> dict[str, Any]:
-    """The settings of a policy as `policy_for` takes them. `inputs`: the size of an observation."""
+    """The settings of a policy, as the arguments of `policy_for`. `inputs`: the size of an observation."""
     right = all(name in POLICY and conforms(value, POLICY[name]) for name, value in about.items())
     sizes = (inputs, *about.get("hidden", ())) if right else ()
     if right and len(sizes) <= MOST_LAYERS and min(sizes) >= 1 and max(sizes) <= MOST_PARAMETERS:
         parameters = sum(math.prod(pair) for pair in itertools.pairwise(sizes))
         if parameters <= MOST_PARAMETERS:
             return {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
-    raise InputError(f"{file} describes a policy that no run has: {shown(dict(about), 120)}.")
+    raise InputError(f"{file} describes a policy that is not valid for a run: {shown(dict(about), 120)}.")

@@ -1,9 +1,9 @@
-"""What a run is computed from, as data: so that a run is resumed as the one it is, in any process, and as no other.
+"""The identity of a run as data, so that a run is only ever resumed with the same algorithm, policy and environment.
 
-An algorithm, a policy and an environment are trees of numbers, names and functions. `describe` flattens such a thing into a
-mapping from paths to plain values. A function is its module, its qualified name, a digest of its source, and what it closes
-over. Nothing here depends on addresses or on the process. Installed packages, this one included, are trusted to mean the same
-by the same name: their versions are in a run's config.json.
+An algorithm, a policy and an environment are trees of numbers, names and functions. `describe` flattens such a tree into a
+mapping from paths to plain values. A function is described by its module, its qualified name, a digest of its source, and the
+variables it closes over. Nothing depends on memory addresses or on the process. In installed packages, including this one, a
+name is assumed to always mean the same thing; their versions are in the run's config.json.
 """
 
 import dataclasses
@@ -17,18 +17,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stormpg.records import Aside, Opaque
 
-FEW = 16  # numbers of an array that are written out; more are digested
-DEEPEST = 40
+FEW = 16  # arrays with at most this many numbers are written out; larger ones are hashed
+DEEPEST = 40  # levels of nesting
 
 Description = dict[str, Any]
 
 
 def identity(training: Any) -> dict[str, Description]:
-    """What the runs of a `Training` are computed from, besides seeds and horizon, which its config.json has anyway."""
+    """The identity of the runs of a `Training`, without seeds and horizon, which config.json already contains."""
     return {
         "environment": describe(training.env.parts),
         "algorithm": describe_all(training.algorithms),
@@ -37,12 +38,12 @@ def identity(training: Any) -> dict[str, Description]:
 
 
 def describe(thing: Any) -> Description:
-    """All that `thing` is made of: paths such as "step.eta", and numbers, names and digests at their ends."""
+    """Describe all parts of `thing`: a mapping from paths such as "step.eta" to numbers, names and digests."""
     return dict(_walk(thing, "", ()))
 
 
 def describe_all(things: Sequence[Any]) -> Description:
-    """Several things of one shape: the first, and of each other what differs from it, under its number."""
+    """Describe several things of the same shape: the first in full, and the differences of each other one under its index."""
     first, *others = map(describe, things)
     whole = dict(first)
     for number, other in enumerate(others, 1):
@@ -53,7 +54,7 @@ def describe_all(things: Sequence[Any]) -> Description:
 
 
 def difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """The first path at which two descriptions differ, with both values."""
+    """The first path at which two descriptions differ, with both values; None if they are equal."""
     for path in [*wanted, *(path for path in held if path not in wanted)]:
         if held.get(path) != wanted.get(path):
             return path, held.get(path), wanted.get(path)
@@ -61,7 +62,7 @@ def difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str,
 
 
 def _walk(thing: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    """(path, plain value) of every part. `above`: what this is a part of, since a function may close over itself."""
+    """Yield (path, plain value) for every part. `above`: ids of the enclosing objects, as a function may close over itself."""
     if isinstance(thing, Opaque):
         thing = thing.content
     if thing is None or isinstance(thing, bool | int | str):
@@ -79,7 +80,6 @@ def _walk(thing: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, 
 
 
 def _parts(thing: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    below = lambda name, part: _walk(part, f"{path}.{name}" if path else str(name), above)
     parts: Mapping[Any, Any]
     if isinstance(thing, functools.partial):
         parts = {"function": thing.func, "arguments": thing.args, "named": thing.keywords}
@@ -102,7 +102,7 @@ def _parts(thing: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str,
         yield path, _code(type(thing))
         parts = _attributes(thing)
     for name, part in parts.items():
-        yield from below(name, part)
+        yield from _walk(part, f"{path}.{name}" if path else str(name), above)
 
 
 def _is_function(thing: Any) -> bool:
@@ -112,16 +112,15 @@ def _is_function(thing: Any) -> bool:
 def _attributes(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing):
         return {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
-    if _is_installed(type(thing).__module__) or hasattr(
-        thing, "reset"
-    ):  # a random generator, an environment: its state changes
+    # The state of a random generator or an environment changes, so it is not part of the identity.
+    if _is_installed(type(thing).__module__) or hasattr(thing, "reset"):
         return {}
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
     return {name: getattr(thing, name) for name in slots} | dict(vars(thing) if hasattr(thing, "__dict__") else {})
 
 
 def _closure(function: Any) -> dict[str, Any]:
-    """What a function uses besides its arguments: what it closes over, its defaults, and numbers of its module by name."""
+    """The values a function uses besides its arguments: its closure, its defaults, and the numeric globals it refers to."""
     code = getattr(function, "__code__", None)
     if code is None:
         return {}
@@ -142,7 +141,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _array(thing: Any) -> Any:
-    if jax.dtypes.issubdtype(thing.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(thing.dtype, jax.dtypes.prng_key):
         thing = jax.random.key_data(thing)
     values = np.asarray(thing)
     if values.size > FEW:
@@ -152,22 +151,22 @@ def _array(thing: Any) -> Any:
 
 
 def name_of(thing: Any) -> str:
-    """The module and the qualified name of a function or class; of its type where it has none."""
+    """The module and qualified name of a function or class, or of the object's type if it has no name."""
     thing = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{thing.__module__ or 'builtins'}.{thing.__qualname__}"
 
 
 def _code(thing: Any) -> str:
-    """A function or class by its name, and by its source where it is no part of an installed package."""
+    """Describe a function or class by its name, and also by its source if it is not from an installed package."""
     module = getattr(thing, "__module__", None) or "builtins"
-    if module.partition(".")[0] == "stormpg":  # its files may be moved
+    if module.partition(".")[0] == "stormpg":  # without the module, so that files of this package can be moved
         return f"stormpg:{thing.__qualname__}"
     return name_of(thing) if _is_installed(module) else f"{name_of(thing)} {_digest(_source(thing))}"
 
 
 @functools.cache
 def _is_installed(module: str) -> bool:
-    """Whether a module comes with Python, with this project, or with an installed package."""
+    """Whether a module belongs to Python, to this package, or to an installed package."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or top in ("stormpg", "builtins"):
         return top != "__main__"
@@ -178,7 +177,7 @@ def _is_installed(module: str) -> bool:
 def _source(thing: Any) -> bytes:
     try:
         return inspect.getsource(thing).encode()
-    except (OSError, TypeError):  # typed at a prompt, or compiled
+    except (OSError, TypeError):  # entered at a prompt, or compiled
         code = getattr(thing, "__code__", None)
         return b"" if code is None else code.co_code + repr([c for c in code.co_consts if not hasattr(c, "co_code")]).encode()
 

@@ -1,6 +1,6 @@
-"""Logs of a run for other programs: TensorBoard, Weights & Biases, MLflow, CSV, several at once.
+"""Loggers for other programs: TensorBoard, Weights & Biases, MLflow and CSV. Several can be used at once.
 
-A logger is given every iteration of every seed, with the trajectories sampled so far as its step.
+A logger receives every iteration of every seed. Its step is the number of trajectories sampled so far.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ QUANTITIES = ("mean_return", "discounted_return", "gradient_norm", "weight_max",
 
 
 class Logger(NamedTuple):
-    """Where values go: write(name of the run, trajectories, values), and close()."""
+    """A destination for values: write(name of the run, trajectories, values) and close()."""
 
     write: Callable[[str, int, Values], None]
     close: Callable[[], None]
 
 
 def tensorboard(folder: Path) -> Logger:
-    """Event files, one folder for each seed."""
+    """TensorBoard event files, one folder for each seed."""
     writer_class = _import("tensorboardX", "tensorboard").SummaryWriter
     writers: dict[str, Any] = {}
 
@@ -44,7 +44,7 @@ def tensorboard(folder: Path) -> Logger:
 
 
 def wandb(folder: Path) -> Logger:
-    """One run of Weights & Biases; seeds are prefixes, and trajectories a metric of their own."""
+    """One run of Weights & Biases. Names are prefixed with the seed, and trajectories are a separate metric."""
     run = _import("wandb", "wandb").init(project="stormpg", dir=str(folder), name=folder.name)
 
     def write(name: str, step: int, values: Values) -> None:
@@ -54,7 +54,7 @@ def wandb(folder: Path) -> Logger:
 
 
 def mlflow(folder: Path) -> Logger:
-    """A run of MLflow, in the tracking server that is set, or in a database below the run's folder."""
+    """A run of MLflow, on the configured tracking server, or in a database in the run's folder if none is configured."""
     client = _import("mlflow", "mlflow")
     if not client.is_tracking_uri_set():
         client.set_tracking_uri(f"sqlite:///{folder.resolve() / 'mlflow.db'}")
@@ -68,7 +68,7 @@ def mlflow(folder: Path) -> Logger:
 
 
 def comma_separated(folder: Path) -> Logger:
-    """log.csv, one line for each iteration."""
+    """The file log.csv, one line for each iteration."""
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / "log.csv").open("a", newline="", encoding="utf-8")
     writer = csv.writer(file)
@@ -87,30 +87,33 @@ LOGGERS: dict[str, Callable[[Path], Logger]] = {
 
 @contextlib.contextmanager
 def open_logs(names: Sequence[str], folder: Path | None) -> Iterator[list[Logger]]:
-    """The loggers of these names, closed at the end."""
+    """Open the loggers with these names, and close them at the end."""
     wanted = [choose("log", name, LOGGERS) for name in dict.fromkeys(names)]
-    if wanted and folder is None:
-        raise InputError("a log needs a folder to write to: give --out, or out= in Python.")
+    if folder is None:
+        if wanted:
+            raise InputError("a log needs a folder to write to: give --out, or out= in Python.")
+        yield []
+        return
     with contextlib.ExitStack() as stack:
-        opened = []
+        opened: list[Logger] = []
         for name in wanted:
-            opened.append(open_log(name, folder))  # type: ignore[arg-type]
+            opened.append(open_log(name, folder))
             stack.callback(opened[-1].close)
         yield opened
 
 
 def open_log(name: str, folder: Path) -> Logger:
-    """InputError where the other program refuses: not logged in, no server, no database."""
+    """Open a logger. Raises InputError if the other program fails: not logged in, no server, no database."""
     try:
         return LOGGERS[name](folder)
     except InputError:
         raise
-    except Exception as error:  # each program has errors of its own
+    except Exception as error:  # each program raises its own errors
         raise InputError(f"--log {name} could not be opened: {error}") from error
 
 
 def send(loggers: Sequence[Logger], names: Sequence[str], states: State, rows: Row) -> None:
-    """A chunk of a block to the loggers: `names` of its runs, where they stand after it, and its rows, [iterations, runs]."""
+    """Send a chunk of a block to the loggers: the names of its runs, their states after it, and its rows [iterations, runs]."""
     for column, name in enumerate(names):
         live = rows.live[:, column]
         sampled = np.asarray(rows.batch[:, column] * live)

@@ -1,6 +1,6 @@
-"""From flags and a TOML file to the arguments of `train`: one place for their names, types and defaults.
+"""Conversion of flags and a TOML file to the arguments of `train`: their names, types and defaults.
 
-The settings come from the constructors' own signatures, so a new algorithm's settings are flags at once.
+The settings are read from the signatures of the constructors, so the settings of a new algorithm become flags automatically.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ RUN_OPTIONS: dict[str, type] = {
     "horizon": int,
 }
 POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool, "normalise": bool}
-OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # of environments outside JAX
+OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # for environments outside JAX
 DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "seeds": 30, "seed": 0}
 
 
 def algorithm_options() -> dict[str, type]:
-    """Every setting of every algorithm, with its type."""
+    """All settings of all algorithms, with their types."""
     options: dict[str, type] = {}
     for constructor in ALGORITHMS.values():
         hints = get_type_hints(inspect.unwrap(constructor))
@@ -45,7 +45,7 @@ def algorithm_options() -> dict[str, type]:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """A file of defaults. Its keys are the flags' names, without dashes in front and with _ for -."""
+    """Read a file of defaults. Its keys are the names of the flags, without leading dashes and with _ instead of -."""
     content = reading.read_toml(file, "--config")
     known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
     for name, value in content.items():
@@ -61,17 +61,17 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def without_secrets(text: str) -> str:
-    """Addresses without their users, passwords and queries."""
+    """Remove user names, passwords and queries from all URLs in a text."""
     return re.sub(r"(://[^\s?]*)\?\S*", r"\1", re.sub(r"://[^\s/@]*@", "://", text))
 
 
 def write_toml(file: Path, content: Mapping[str, Any]) -> None:
-    """A file that `read_toml` reads."""
+    """Write a file that `read_toml` can read."""
     write_text(file, tomli_w.dumps(content))
 
 
 def from_flag(name: str, value: Any, kind: type) -> Any:
-    """A flag's text as the kind of value it stands for; InputError where it is not one."""
+    """Convert the text of a flag to its type. Raises InputError if that is not possible."""
     if isinstance(value, str) and kind in (int, float):
         with contextlib.suppress(ValueError):
             value = kind(value)
@@ -80,7 +80,7 @@ def from_flag(name: str, value: Any, kind: type) -> Any:
 
 
 class Job:
-    """Everything that `train` needs, resolved from flags (first), a TOML file, the paper's tables and the defaults."""
+    """All arguments of `train`, resolved from flags (which take precedence), a TOML file, the paper's tables and defaults."""
 
     def __init__(self, flags: Mapping[str, Any], config: Path | None = None) -> None:
         known = RUN_OPTIONS | OUTSIDE_OPTIONS | POLICY_OPTIONS | algorithm_options()
@@ -101,11 +101,11 @@ class Job:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was given of the algorithm's and the policy's settings."""
+        """The settings of the algorithm and the policy that were given explicitly."""
         return {name: value for name, value in self.own.items() if name in algorithm_options() | POLICY_OPTIONS}
 
     def arguments(self) -> dict[str, Any]:
-        """As `train` takes them."""
+        """The arguments of `train`."""
         return {
             "env": self.env,
             "algorithm": [self.algorithm],
@@ -119,29 +119,31 @@ class Job:
 
 
 def outside_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What an environment outside JAX is made with."""
+    """The settings that an environment outside JAX is created with."""
     settings: dict[str, Any] = {"asynchronous": given.get("async_envs"), "timeout": given.get("env_timeout")}
     settings = {name: value for name, value in settings.items() if value is not None and value is not False}
     if settings and not str(given["env"]).startswith(("gym:", "box2d:")):
-        raise InputError(f"{given['env']} runs inside JAX; --async-envs and --env-timeout are for gym: and box2d: ones.")
+        raise InputError(
+            f"{given['env']} runs inside JAX; --async-envs and --env-timeout are only for gym: and box2d: environments."
+        )
     if "timeout" in settings and not settings["timeout"] > 0:
-        raise InputError(f"env_timeout is {settings['timeout']}; expected seconds above 0.")
+        raise InputError(f"env_timeout is {settings['timeout']}; expected a number of seconds above 0.")
     return settings
 
 
 def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy's settings among those given, as `policy_for` takes them."""
+    """The settings of the policy among those given, as the arguments of `policy_for`."""
     found = {"kind" if name == "policy" else name: given[name] for name in POLICY_OPTIONS if name in given}
     return found | ({"hidden": hidden_sizes(found["hidden"])} if "hidden" in found else {})
 
 
 def hidden_sizes(value: Any) -> tuple[int, ...]:
-    """(64, 64) from "64,64", [64, 64] or 64."""
+    """Parse layer sizes: (64, 64) from "64,64" or [64, 64], and (64,) from 64."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
     try:
         sizes = tuple(int(part) for part in parts)
     except (TypeError, ValueError):
         sizes = (0,)
     if min(sizes, default=0) < 1:
-        raise InputError(f"hidden is {value!r}; expected sizes of at least 1 with commas between, such as 64,64.")
+        raise InputError(f"hidden is {value!r}; expected sizes of at least 1 separated by commas, such as 64,64.")
     return sizes

@@ -1,7 +1,7 @@
-"""metrics.parquet: the table of a run's iterations as a file. Its checksum is kept in summary.json.
+"""metrics.parquet: the table of a run's iterations as a file. Its checksum is stored in summary.json.
 
-Before a table is read its checksum is compared, and its columns, types and number of rows are taken from the file's metadata:
-a file of some kilobytes can claim any number of rows.
+Before a table is loaded, its checksum is verified, and its columns, types and number of rows are checked in the file's
+metadata, because a file of a few kilobytes can claim any number of rows.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from stormpg.runs.table import NAMES, Columns
 
 FILE, SUMMARY = "metrics.parquet", "summary.json"
 CHECKSUM = "metrics_sha256"  # the entry of summary.json
-FREE_ROWS = 10**6  # any table may have that many rows, and a larger one as many as its file has bytes: no real one is as dense
-MOST_ADDED = 100  # columns besides the usual ones
+FREE_ROWS = 10**6  # a table may have this many rows plus one for each byte of its file; real tables are less dense
+MOST_ADDED = 100  # columns in addition to the standard ones
 TEXTS = ("env", "algorithm")
 FLAGS = ("large", "diverged")
 COUNTS = ("setting", "seed", "iteration", "trajectories", "steps")
 
-_one_at_a_time = threading.Lock()  # of those who redirect the standard error
+_one_at_a_time = threading.Lock()  # only one thread may redirect standard error
 
 
 def write_metrics(columns: Columns, file: Path) -> str:
-    """Write a table; its checksum."""
+    """Write a table and return its checksum."""
     import polars
 
     write_file(file, lambda part: polars.DataFrame(dict(columns)).write_parquet(part))
@@ -40,30 +40,31 @@ def write_metrics(columns: Columns, file: Path) -> str:
 
 
 def checksum_of(file: Path) -> str:
+    """The SHA-256 checksum of a file."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def read_metrics(folder: Path, config: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The columns of a run's metrics.parquet, if they are those of the run that its config describes."""
+    """Read the columns of a run's metrics.parquet, and check that they match the run's config."""
     file = folder / FILE
     size = size_of(file, "the table of a finished run")
     most = most_rows(config, size)
     if size > 2**20 + 200 * most:
-        raise InputError(f"{file} has {size:,} bytes, more than the {most:,} rows that config.json allows can take.")
+        raise InputError(f"{file} has {size:,} bytes, too many for the at most {most:,} rows that config.json allows.")
     check_checksum(file)
     return checked(parsed(file, most), config, file)
 
 
 def most_rows(config: Mapping[str, Any], size: int) -> int:
-    """The rows that a table of a run may have, by its budget and by the size of its file."""
+    """The maximum number of rows of a run's table, given its budget and the size of its file."""
     inner = max((m for s in config["settings"] if isinstance(m := s.get("m"), int)), default=0)
-    each = (config["trajectories"] + 1) * (1 + max(inner, 0))  # an inner step may take no trajectory of its own
+    each: int = (config["trajectories"] + 1) * (1 + max(inner, 0))  # an inner step may sample no trajectory
     return min(len(config["seeds"]) * len(config["settings"]) * each, FREE_ROWS + size)
 
 
 def check_checksum(file: Path) -> None:
-    """InputError where the file is not the one that was written. Runs of earlier versions have no checksum."""
+    """Raise InputError if the file was changed after it was written. Runs of earlier versions have no checksum."""
     summary = file.with_name(SUMMARY)
     if not summary.exists():
         return
@@ -74,7 +75,7 @@ def check_checksum(file: Path) -> None:
 
 
 def parsed(file: Path, most: int) -> dict[str, np.ndarray]:
-    """All columns but the texts, which would be the same in every row."""
+    """Load all columns except the texts, which are the same in every row."""
     import polars
 
     try:
@@ -82,15 +83,15 @@ def parsed(file: Path, most: int) -> dict[str, np.ndarray]:
             return _parsed(polars, file, most)
     except (InputError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic in polars is no Exception
+    except BaseException as error:  # a panic in polars is not an Exception
         raise InputError(f"{file} is not a Parquet file, or is damaged: {' '.join(str(error).split())[:200]}") from None
 
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Nothing reaches the standard error of this process: a panic in polars writes its backtrace there, past Python."""
+    """Redirect standard error at the OS level: a panic in polars writes its backtrace there, bypassing Python."""
     with _one_at_a_time, contextlib.ExitStack() as end:
-        with contextlib.suppress(OSError, AttributeError):  # no standard error at all
+        with contextlib.suppress(OSError, AttributeError):  # there is no standard error
             sys.stderr.flush()
             kept = os.dup(2)
             end.callback(os.close, kept)
@@ -102,33 +103,34 @@ def silence() -> Iterator[None]:
 
 def _parsed(polars: Any, file: Path, most: int) -> dict[str, np.ndarray]:
     held = polars.read_parquet_schema(file)
-    wrong = [name for name in NAMES if name not in held or not _is(name, held[name])]
+    wrong = [name for name in NAMES if name not in held or not _has_type(name, held[name])]
     if wrong:
         raise InputError(f"{file} has {wrong[0]} = {held.get(wrong[0], 'nothing')}; expected the columns of a run.")
-    added = [name for name, kind in held.items() if name not in NAMES and kind.is_numeric()]  # by a tracker, of any name
+    added = [name for name, kind in held.items() if name not in NAMES and kind.is_numeric()]  # from a tracker, with any name
     if len(added) > MOST_ADDED:
-        raise InputError(f"{file} has {len(added):,} columns besides those of a run; expected at most {MOST_ADDED}.")
+        raise InputError(f"{file} has {len(added):,} columns in addition to those of a run; expected at most {MOST_ADDED}.")
     rows = polars.scan_parquet(file).select(polars.len()).collect().item()
     if rows > most:
         raise InputError(f"{file} claims {rows:,} rows; expected at most {most:,} for this run and a file of this size.")
     table = polars.read_parquet(file, columns=[name for name in (*NAMES, *added) if name not in TEXTS])
     if sum(table.null_count().row(0)):
-        raise InputError(f"{file} has rows with missing values, which no run writes.")
+        raise InputError(f"{file} has rows with missing values, which a run never writes.")
     return {column.name: column.to_numpy() for column in table}
 
 
-def _is(name: str, kind: Any) -> bool:
+def _has_type(name: str, kind: Any) -> bool:
+    """Whether a polars type is the expected one for the column of this name."""
     import polars
 
     if name in TEXTS:
-        return kind == polars.String
+        return bool(kind == polars.String)
     if name in FLAGS:
-        return kind == polars.Boolean
-    return kind.is_integer() if name in COUNTS else kind.is_float()
+        return bool(kind == polars.Boolean)
+    return bool(kind.is_integer() if name in COUNTS else kind.is_float())
 
 
 def checked(table: dict[str, np.ndarray], config: Mapping[str, Any], file: Path) -> dict[str, np.ndarray]:
-    """The table in the order of its columns, if its rows are those of the config's runs, run after run."""
+    """Return the table with its columns in order, after checking that its rows are those of the config's runs, run by run."""
     seeds, settings, rows = np.asarray(config["seeds"]), len(config["settings"]), len(table["iteration"])
     starts = np.nonzero(table["iteration"] == 0)[0]
     if len(starts) != len(seeds) * settings or rows == 0 or starts[0] != 0:
@@ -142,11 +144,14 @@ def checked(table: dict[str, np.ndarray], config: Mapping[str, Any], file: Path)
     }
     for name, values in expected.items():
         if not np.array_equal(table[name], values):
-            raise InputError(f"{file} does not have the {name} of its runs in order, as config.json has them.")
+            raise InputError(f"{file} does not have the {name} of its runs in the order of config.json.")
     for name in ("trajectories", "steps"):
         taken = np.diff(table[name].astype(np.int64), prepend=0)
         taken[starts] = table[name][starts]
         if (taken < 0).any() or (taken[starts] == 0).any():
-            raise InputError(f"{file} counts {name} backwards: {shown(int(taken.min()))}.")
+            raise InputError(
+                f"{file} has {name} that increase by {shown(int(taken.min()))} in an iteration; "
+                "expected counts that start above 0 and never decrease."
+            )
     texts = {name: np.broadcast_to(np.array(config[name]), rows) for name in TEXTS}
     return {**{name: texts[name] if name in TEXTS else table[name] for name in NAMES}, **table}

@@ -1,4 +1,4 @@
-"""What a training run leaves: the table of its iterations, its states, its policies."""
+"""The result of a training run: the table of its iterations, its states and its policies."""
 
 import dataclasses
 import threading
@@ -15,24 +15,24 @@ from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import InputError, choose
 from stormpg.records import Tree
 from stormpg.runs.run_folder import ITERATES
-from stormpg.runs.table import Columns, mean_return
+from stormpg.runs.table import WINDOW, Columns, mean_return
 
 
 class Progress(NamedTuple):
-    """How far a run is, after a chunk."""
+    """The progress of a training run after a chunk."""
 
-    trajectories: int  # a seed
-    budget: int  # of trajectories, a seed
-    mean_return: float  # of the iteration recorded last, over the seeds in the chunk
+    trajectories: int  # per seed
+    budget: int  # of trajectories, per seed
+    mean_return: float  # of the last recorded iteration, over the seeds in the chunk
     diverged: int
     seconds: float
-    steps: int  # of the environment, all seeds together
-    step_budget: int | None  # a seed; None: there is none
-    result: "Callable[[], Result]"  # gives what has been reached, as a `Result` that is not complete
+    steps: int  # of the environment, total over all seeds
+    step_budget: int | None  # per seed; None: there is no budget of steps
+    result: "Callable[[], Result]"  # returns the progress so far, as a `Result` that is not complete
 
 
 class Watch:
-    """Turns the reports of several blocks of runs into one progress."""
+    """Combines the reports of several blocks of runs into one `Progress`."""
 
     def __init__(
         self, budget: Budget, began: float, progress: Callable[[Progress], Any] | None, result: "Callable[[], Result]"
@@ -41,7 +41,7 @@ class Watch:
         self.lock, self.blocks = threading.Lock(), dict[int, State]()
 
     def report(self, block: int, states: State, rows: Row) -> Any:
-        """What a block has reached; what `progress` says to that."""
+        """Report the progress of a block. Returns what the `progress` function returns."""
         if self.progress is None:
             return None
         with self.lock:
@@ -62,7 +62,7 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A finished training run of one or several settings, each with every seed."""
+    """The result of a training run of one or several settings, each with every seed."""
 
     env: AnyEnvironment
     algorithms: tuple[Algorithm, ...]
@@ -73,7 +73,7 @@ class Result:
     columns: Columns
     states: State  # leading axis: run = setting · seeds + seed
     seconds: float
-    complete: bool = True  # False: it was stopped before its budget was spent
+    complete: bool = True  # False: stopped before its budget was used up
 
     @property
     def metrics(self) -> Any:
@@ -85,15 +85,15 @@ class Result:
         return polars.DataFrame(dict(self.columns))
 
     def params(self, which: str = "last", seed: int | None = None, setting: int = 0) -> Tree:
-        """ξ of one seed: the last iterate, Algorithm 1's uniformly drawn one, or the one with the best batch."""
+        """The parameters ξ of one seed: the last iterate, Algorithm 1's uniformly drawn one, or the one with the best batch."""
         attribute = {"last": "params", "uniform": "uniform", "best": "best"}[choose("iterate", which, ITERATES)]
         if seed is not None and seed not in self.seeds:
             raise InputError(f"seed is {seed}; this run has the seeds {str(list(self.seeds))[:80]}.")
         position = setting * len(self.seeds) + (0 if seed is None else self.seeds.index(seed))
         return jax.tree.map(lambda x: x[position], getattr(self.states, attribute))
 
-    def final_return(self, window: int = 50) -> np.ndarray:
-        """The mean return of each run over its last `window` trajectories, [settings, seeds]; NaN for one without any."""
+    def final_return(self, window: int = WINDOW) -> np.ndarray:
+        """The mean return of each run over its last `window` trajectories, [settings, seeds]; NaN for a run without any."""
         first = self.columns["iteration"] == 0
         place = {seed: number for number, seed in enumerate(self.seeds)}
         final = np.full((len(self.algorithms), len(self.seeds)), np.nan)

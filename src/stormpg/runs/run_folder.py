@@ -1,7 +1,7 @@
 """A run's folder: config.json, metrics.parquet, state.safetensors, policy.safetensors, summary.json.
 
-While it trains there are checkpoints in it instead of the last four; summary.json is written last, so a run that has one
-is whole.
+During training it contains checkpoints instead of the last four. summary.json is written last, so a run that has one is
+complete.
 """
 
 import functools
@@ -27,16 +27,19 @@ from stormpg.policies.constructors import describe_policy, from_description
 from stormpg.records import Tree, traceable
 from stormpg.runs import parquet
 from stormpg.runs.checkpoints import upgraded
-from stormpg.runs.config import policy_settings, read_config
+from stormpg.runs.config import policy_settings
+from stormpg.runs.config import read_config as read_config  # callers use it from here
 from stormpg.runs.identity import identity, name_of
+from stormpg.runs.table import WINDOW
+from stormpg.version import __version__
 
-FUNCTION = "function"  # the key under which a setting that is a function has its name
+FUNCTION = "function"  # the key for the name of a setting that is a function
 ITERATES = ("last", "uniform", "best")
 FILES = ("config.json", "metrics.parquet", "state.safetensors", "policy.safetensors", "summary.json")
 
 
 def prepare(folder: str | os.PathLike[str]) -> Path:
-    """Check that a run can be written here, before anything is computed. An empty or missing folder is fine."""
+    """Check that a run can be written to a folder, before anything is computed. The folder may be empty or missing."""
     path = Path(folder)
     held = [name for name in FILES if (path / name).exists()] if path.is_dir() else []
     if held:
@@ -45,12 +48,12 @@ def prepare(folder: str | os.PathLike[str]) -> Path:
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{path} cannot be written: {parent} is not a folder one may write to. Give another folder.")
+        raise InputError(f"{path} cannot be written: {parent} is not a writable folder. Give another folder.")
     return path
 
 
 def begin(config: Mapping[str, Any], folder: str | os.PathLike[str]) -> Path:
-    """Write the config of a run that is about to start, in a folder that holds no other."""
+    """Write the config of a run that is about to start, in a folder that holds no other run."""
     path = prepare(folder)
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / "config.json", config)
@@ -58,7 +61,7 @@ def begin(config: Mapping[str, Any], folder: str | os.PathLike[str]) -> Path:
 
 
 def save(result: Any, folder: str | os.PathLike[str]) -> Path:
-    """Write a `Result` to a folder of its own, or to the one that `begin` took for it."""
+    """Write a `Result` to a new folder, or to the folder that `begin` prepared for it."""
     path = Path(folder)
     if is_whole(path):
         prepare(path)
@@ -73,13 +76,12 @@ def save(result: Any, folder: str | os.PathLike[str]) -> Path:
 
 
 def describe(training: Any, trajectories: int, block: int | None = None, steps: int | None = None) -> dict[str, Any]:
-    """Everything that was resolved, with the versions and the device that run it.
+    """All resolved settings of a run, with the versions and the device it runs on.
 
-    `block`: how many runs are computed together, on which the last bits of their numbers depend. `steps`: the budget of steps.
+    `block`: the number of runs that are computed together, which affects the last bits of the results. `steps`: the budget of
+    steps.
     """
     import optax
-
-    from stormpg.version import __version__
 
     return {
         "format": FORMAT,
@@ -106,13 +108,18 @@ def describe(training: Any, trajectories: int, block: int | None = None, steps: 
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON holds them. A function is named, and no file can give it back."""
-    as_plain = lambda v: v if isinstance(v, int | float | str) else float(v) if hasattr(v, "dtype") else {FUNCTION: name_of(v)}
+    """Convert settings to JSON types. Of a function only the name is stored, so it cannot be restored from a file."""
+
+    def as_plain(value: Any) -> Any:
+        if isinstance(value, int | float | str):
+            return value
+        return float(value) if hasattr(value, "dtype") else {FUNCTION: name_of(value)}
+
     return {name: as_plain(value) for name, value in settings.items()}
 
 
 def summary(result: Any) -> dict[str, Any]:
-    """The end of the run in a few numbers, over all seeds."""
+    """A summary of the final results over all seeds."""
     final = result.final_return()
     diverged = np.asarray(result.states.diverged).reshape(final.shape)
     return {
@@ -123,38 +130,38 @@ def summary(result: Any) -> dict[str, Any]:
         "seeds": len(result.seeds),
         "final_return_mean": [float(x) for x in final.mean(axis=1)],
         "final_return_worst": [float(x) for x in final.min(axis=1)],
-        "final_window": 50,
+        "final_window": WINDOW,
         "diverged": [int(x) for x in diverged.sum(axis=1)],
     }
 
 
 def _last_rows(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The position of each run's last row; the table is run after run."""
+    """The position of the last row of each run. The table lists the runs one after another."""
     follows = np.append(columns["iteration"][1:], 0)
     return np.nonzero(follows == 0)[0]
 
 
 def finished(training: Any, folder: Path) -> Any:
-    """The `Result` of a run of this training that has ended."""
+    """Load the `Result` of a completed run of this training."""
     run = Run(folder, training.env, training.policies[0])
     states, table = run.end(training.policies[0], training.algorithms[0])
     return training.result(run.config["trajectories"], table, states)
 
 
 def is_whole(folder: str | os.PathLike[str]) -> bool:
-    """Whether the run in a folder has ended."""
+    """Whether the run in a folder is complete."""
     return (Path(folder) / "summary.json").exists()
 
 
 def read_metrics(folder: str | os.PathLike[str], config: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-    """The columns of a run's metrics.parquet. `config`: of the run, where it has been read."""
+    """Read the columns of a run's metrics.parquet. `config`: the run's config, if it has already been read."""
     return parquet.read_metrics(Path(folder), read_config(folder) if config is None else config)
 
 
 class Run:
-    """A run read back from its folder: the environment, the policies and their parameters.
+    """A run loaded from its folder: the environment, the policies and their parameters.
 
-    `env`, `policy`, `algorithm`: where they are the user's own, and cannot be made again from what is written.
+    `env`, `policy` and `algorithm` are needed if they are custom and cannot be rebuilt from the folder.
     """
 
     def __init__(
@@ -174,25 +181,25 @@ class Run:
             ]
 
     def algorithms(self) -> list[Algorithm]:
-        """As the folder names them; InputError where one was made with a function of the user's."""
+        """The algorithms described in the folder. Raises InputError if one uses a custom function or is custom."""
         if self.algorithm is not None:
             return [self.algorithm] * len(self.config["settings"])
         for settings in self.config["settings"]:
             for name, value in settings.items():
                 if isinstance(value, Mapping):
                     raise InputError(
-                        f"the run in {self.folder} has {name} = {str(value.get(FUNCTION))[:80]}, a function, which its folder "
-                        "cannot give back: give the algorithm again, in Python (algorithm=)."
+                        f"the run in {self.folder} has {name} = {str(value.get(FUNCTION))[:80]}, a function, which cannot be "
+                        "restored from the folder: pass the algorithm again in Python (algorithm=)."
                     )
         if not all(self.config["settings"]) or self.config["algorithm"] == "custom":
             raise InputError(
-                f"the run in {self.folder} has an algorithm of its user's own: give it again, in Python (algorithm=)."
+                f"the run in {self.folder} has an algorithm of its user's own: pass it again in Python (algorithm=)."
             )
         with legible(str(self.folder / "config.json")):
             return [make_algorithm(self.config["algorithm"], **settings) for settings in self.config["settings"]]
 
     def arguments(self) -> dict[str, Any]:
-        """As `train` takes them to go on with the run."""
+        """The arguments of `train` that resume the run."""
         return {
             "env": self.env,
             "algorithm": self.algorithms(),
@@ -204,7 +211,7 @@ class Run:
         }
 
     def iterates(self, which: str) -> Iterator[tuple[int, int, Tree]]:
-        """(setting, seed, ξ) of every run, for "last", "uniform" or "best"."""
+        """Yield (setting, seed, ξ) for every run, where `which` is "last", "uniform" or "best"."""
         one = jax.eval_shape(self.policies[0].init, jax.random.key(0))
         runs = len(self.seeds) * len(self.policies)
         many = jax.tree.map(lambda x: jax.ShapeDtypeStruct((runs, *x.shape), x.dtype), one)
@@ -214,7 +221,7 @@ class Run:
             yield run // len(self.seeds), self.seeds[run % len(self.seeds)], jax.tree.map(lambda x, run=run: x[run], chosen)
 
     def end(self, policy: Any, algorithm: Algorithm) -> tuple[State, dict[str, np.ndarray]]:
-        """The states and the table of all runs, which are of the shape of these."""
+        """The final states and the table of all runs. `policy` and `algorithm` determine the shapes of the states."""
         runs = (len(self.seeds) * len(self.config["settings"]),)
         setup = Setup(self.env, self.horizon, traceable(policy), algorithm)
         one = jax.eval_shape(functools.partial(begin_state, setup), jnp.asarray(0, jnp.int32))

@@ -1,4 +1,4 @@
-"""The table of a run's iterations, run after run: what `Result.columns` and metrics.parquet hold."""
+"""The table of iterations, run by run: the content of `Result.columns` and metrics.parquet."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,9 @@ from stormpg.engine.iteration import Row
 
 Columns = Mapping[str, np.ndarray]
 
-RECORDED = {  # columns that are a field of the rows under its own or another name
+WINDOW = 50  # trajectories that the last return, and a point of a curve, is averaged over
+
+RECORDED = {  # columns that are fields of the rows, with the name of the field
     "large": "large",
     "return": "mean_return",
     "discounted_return": "discounted_return",
@@ -24,38 +26,43 @@ NAMES = ("env", "algorithm", "setting", "seed", "iteration", "large", "trajector
 
 
 class Table(Mapping[str, np.ndarray]):
-    """The rows of all runs as one table; a column is made when it is first looked at.
+    """The rows of all runs as one table. A column is computed when it is first accessed.
 
-    `trajectories` and `steps` count everything sampled up to and including the iteration; `setting` numbers the
-    algorithms of a batch.
+    `trajectories` and `steps` count everything sampled up to and including the iteration; `setting` is the
+    index of the algorithm in a batch.
     """
 
     def __init__(
         self, env: str, algorithms: Sequence[Algorithm], seeds: Sequence[int], blocks: Sequence[Sequence[Row]]
     ) -> None:  # fmt: skip
-        """`blocks`: for each block of runs what was recorded of it, part after part, each [iterations, runs]."""
+        """`blocks`: for each block of runs its recorded rows, in consecutive parts, each [iterations, runs]."""
         self.env, self.seeds, self.blocks = env, np.array(seeds), blocks
         self.algorithms = np.array([a.name for a in algorithms])
         self.made: dict[str, np.ndarray] = {}
 
     @functools.cached_property
     def info(self) -> tuple[str, ...]:
-        """The columns that the tracker adds."""
+        """The names of the columns that the tracker adds."""
         return next((tuple(parts[0].info) for parts in self.blocks if parts), ())
 
     def recorded(self, field: str) -> np.ndarray:
         """A field of all rows, [iterations, runs]."""
-        of = lambda row: row.info[field] if field in self.info else getattr(row, field)
-        some = next((of(parts[0]) for parts in self.blocks if parts), np.zeros((0, len(self.seeds)), bool))
-        blocks = [np.concatenate([of(part) for part in parts] or [some[:0]]) for parts in self.blocks]
+
+        def values(row: Row) -> np.ndarray:
+            return np.asarray(row.info[field] if field in self.info else getattr(row, field))
+
+        some = next((values(parts[0]) for parts in self.blocks if parts), np.zeros((0, len(self.seeds)), bool))
+        blocks = [np.concatenate([values(part) for part in parts] or [some[:0]]) for parts in self.blocks]
         return side_by_side(blocks)[:, : len(self.algorithms) * len(self.seeds)]
 
     @functools.cached_property
     def live(self) -> np.ndarray:
+        """Whether each iteration took place, [iterations, runs]."""
         return self.recorded("live")
 
     @functools.cached_property
     def whole(self) -> bool:
+        """Whether all iterations of all runs took place."""
         return bool(self.live.all())
 
     def __iter__(self) -> Iterator[str]:
@@ -70,6 +77,7 @@ class Table(Mapping[str, np.ndarray]):
         return self.made[name]
 
     def make(self, name: str) -> np.ndarray:
+        """Compute a column."""
         if name in RECORDED or name in self.info:
             return self.flat(self.recorded(RECORDED.get(name, name)))
         if name == "iteration":
@@ -85,17 +93,17 @@ class Table(Mapping[str, np.ndarray]):
             return np.repeat(self.seeds[seed], lengths)
         if name == "algorithm" and len(set(self.algorithms)) > 1:
             return np.repeat(self.algorithms[setting], lengths)
-        if name in ("env", "algorithm"):  # a text for each row would be most of the table
+        if name in ("env", "algorithm"):  # broadcast: one text per row would be most of the table
             return np.broadcast_to(np.array(self.env) if name == "env" else self.algorithms[0], lengths.sum())
         raise KeyError(name)
 
     def flat(self, part: np.ndarray) -> np.ndarray:
-        """[iterations, runs] without the iterations that did not take place, run after run."""
-        return part.T.ravel() if self.whole else part.T[self.live.T]  # the first is usual, and several times faster
+        """Flatten [iterations, runs] run by run, without the iterations that did not take place."""
+        return part.T.ravel() if self.whole else part.T[self.live.T]  # the first case is common, and several times faster
 
 
 def side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Columns beside columns, the shorter ones filled up with zeros: iterations that did not take place."""
+    """Concatenate along the runs. Shorter parts are padded with zeros, for iterations that did not take place."""
     if len(parts) == 1:
         return parts[0]
     longest = max(len(part) for part in parts)
@@ -103,13 +111,13 @@ def side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def extend(before: Columns, after: Columns) -> dict[str, np.ndarray]:
-    """A table with what followed it: the counts of every run go on where they ended."""
+    """Append the table of continued runs. The counts of each run continue from their last values."""
     after = dict(after)
     for name in ("iteration", "trajectories", "steps"):
         last = {
             (setting, seed): count + (name == "iteration")
             for setting, seed, count in zip(before["setting"], before["seed"], before[name], strict=True)
-        }  # the rows of a run are in order, so the last one stays
+        }  # the rows of a run are in order, so the last row wins
         after[name] = after[name] + np.array([last[run] for run in zip(after["setting"], after["seed"], strict=True)], int)
     whole = {name: np.concatenate((before[name], after[name])) for name in before}
     seeds = list(dict.fromkeys(before["seed"]))
@@ -118,7 +126,7 @@ def extend(before: Columns, after: Columns) -> dict[str, np.ndarray]:
 
 
 def mean_return(columns: Columns, window: int | None = None) -> np.ndarray:
-    """The mean return of each run over its last `window` trajectories, or over all, [runs]."""
+    """The mean return of each run over its last `window` trajectories, or over all if None, [runs]."""
     after, value = columns["trajectories"], columns["return"].astype(float)
     starts = np.nonzero(columns["iteration"] == 0)[0]
     size = np.diff(after, prepend=0)
@@ -126,5 +134,5 @@ def mean_return(columns: Columns, window: int | None = None) -> np.ndarray:
     if window is not None:
         last = np.repeat(np.append(after[starts[1:] - 1], after[-1]), np.diff(np.append(starts, len(after))))
         size = np.clip(size - np.maximum(last - window - (after - size), 0), 0, None)
-    weighted = size * np.where(size > 0, value, 0.0)  # what is outside the window may be infinite
+    weighted = size * np.where(size > 0, value, 0.0)  # values outside the window may be infinite
     return np.add.reduceat(weighted, starts) / np.add.reduceat(size, starts)

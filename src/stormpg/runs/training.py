@@ -1,7 +1,7 @@
-"""Training: runs of one shape in blocks, chunk by chunk, until their budget is spent.
+"""Training: runs of the same shape in blocks, chunk by chunk, until their budget is used up.
 
-A loop of `engine` computes the chunks. Python returns between them, to collect what was recorded, to keep it, and to report
-progress.
+A loop of `engine` computes the chunks. Between chunks, control returns to Python to collect and store the recorded rows and to
+report progress.
 """
 
 import dataclasses
@@ -37,25 +37,25 @@ Loop = CompiledLoop | PythonLoop
 
 
 def loop_of(env: AnyEnvironment) -> type[CompiledLoop] | type[PythonLoop]:
-    """How an environment is run: inside JAX, or outside."""
+    """The loop for an environment: compiled if it runs inside JAX, in Python otherwise."""
     return CompiledLoop if env.in_jax else PythonLoop
 
 
 class RunOptions(NamedTuple):
-    """How a training is carried out."""
+    """Options that control how a training is executed."""
 
     progress: Reporter | None = None
     keeper: Keeper | None = None  # of checkpoints
-    block: int | None = None  # runs that are computed together; None: as fits this machine
-    before: Result | None = None  # continue from the end of that result
+    block: int | None = None  # number of runs computed together; None: chosen for this machine
+    before: Result | None = None  # continue from the end of this result
     logs: Sequence[Logger] = ()
-    pause: int | None = None  # stop at the first unit after these trajectories, such that continuing changes nothing
-    rollout_workers: int | None = None  # Ray actors that play the episodes of an environment outside JAX
+    pause: int | None = None  # stop at the first unit after this number of trajectories; continuing gives the same numbers
+    rollout_workers: int | None = None  # number of Ray actors for an environment outside JAX
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What is trained: settings of one shape, each with every seed. Run r is setting r // seeds with seed r % seeds."""
+    """A training job: settings of the same shape, each with every seed. Run r is setting r // seeds with seed r % seeds."""
 
     env: AnyEnvironment
     algorithms: tuple[Algorithm, ...]
@@ -65,7 +65,7 @@ class Training:
 
     @property
     def runs(self) -> tuple[Any, Algorithm, np.ndarray]:
-        """Policy, algorithm and seed of every run, with the runs as first axis."""
+        """Policy, algorithm and seed of every run, with the runs as the leading axis."""
         repeat = functools.partial(jax.tree.map, lambda x: np.repeat(x, len(self.seeds), axis=0))
         return (
             repeat(stack([traceable(p) for p in self.policies])),
@@ -75,50 +75,52 @@ class Training:
 
     @property
     def count(self) -> int:
+        """The number of runs."""
         return len(self.seeds) * len(self.algorithms)
 
     @property
     def setup(self) -> Setup:
-        """What the first run is computed with."""
+        """The setup of the first run."""
         return Setup(self.env, self.horizon, traceable(self.policies[0]), self.algorithms[0])
 
     def names(self, block: int, size: int) -> list[str]:
-        """What the runs of a block are called in logs."""
+        """The names of the runs of a block in logs."""
         runs = range(block * size, min((block + 1) * size, self.count))
         settings = [f"setting-{r // len(self.seeds)}-" if len(self.algorithms) > 1 else "" for r in runs]
         return [f"{setting}seed-{self.seeds[r % len(self.seeds)]}" for setting, r in zip(settings, runs, strict=True)]
 
     def block(self) -> int:
-        """How many runs are computed together on this machine."""
+        """The number of runs that are computed together on this machine."""
         return loop_of(self.env).block(self.count)
 
     def shapes(self, runs: tuple[Any, Algorithm, Any] | None = None) -> State:
-        """The shapes of the states of these runs, or of all."""
-        return begin_all.eval_shape(self.env, self.horizon, *(self.runs if runs is None else runs))
+        """The shapes of the states of these runs, or of all runs if None."""
+        states: State = begin_all.eval_shape(self.env, self.horizon, *(self.runs if runs is None else runs))
+        return states
 
     def next_batch(self, before: Result | None = None) -> int:
-        """The trajectories that the next iteration of the first run samples; `before`: after that result."""
+        """The number of trajectories that the next iteration of the first run samples, after the result `before` if given."""
         if before is None:
             return cost(self.setup, jax.eval_shape(functools.partial(begin, self.setup), self.seeds[0]), large=True)
         state = jax.tree.map(lambda x: x[0], before.states)
         return cost(self.setup, state, bool(is_large(self.setup, state)))
 
     def run(self, budget: Budget, options: RunOptions | None = None) -> Result:
-        """Train until the budget is spent, or `options.progress` says stop.
+        """Train until the budget is used up, or `options.progress` returns False.
 
-        An error, of `progress`, a logger or the environment, and a signal stop all blocks after their chunk. It is raised when
-        all have ended, with what was done as its `result`.
+        A signal, or an error in `progress`, a logger or the environment, stops all blocks after their current chunk. The error
+        is raised when all blocks have stopped. Its attribute `result` holds the partial result.
         """
         return Blocks(self, budget, options or RunOptions()).run()
 
     def result(self, trajectories: int, table: Columns, states: State, seconds: float = 0.0, complete: bool = True) -> Result:
-        """What it has come to."""
+        """Build the `Result` of this training."""
         mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return Result(**mine, trajectories=trajectories, columns=table, states=states, seconds=seconds, complete=complete)
 
 
 class Blocks:
-    """A training under way: what each block of runs has reached."""
+    """A training in progress, with the progress of each block of runs."""
 
     def __init__(self, training: Training, budget: Budget, options: RunOptions) -> None:
         self.training, self.budget, self.options = training, budget, options
@@ -129,7 +131,7 @@ class Blocks:
         if options.before is not None:
             ends = enumerate(cut(options.before.states, self.size))
             self.reached = {i: Reached(states, ()) for i, states in ends if int(states.iteration.max()) > 0}
-        self.told = {number: len(reached.rows) for number, reached in self.reached.items()}  # rows that the logs have
+        self.logged = {number: len(reached.rows) for number, reached in self.reached.items()}  # parts of rows already sent
         self.watch = Watch(budget, self.began, options.progress, self.so_far)
         loop: Any = loop_of(training.env)
         self.loop: Loop = loop(
@@ -137,10 +139,11 @@ class Blocks:
         )
 
     def run(self) -> Result:
+        """Train all blocks. See `Training.run`."""
         try:
             with listening(self.stop):
                 in_blocks(self.work, len(self.blocks), self.loop.prepare(self.blocks[0]))
-        except BaseException as error:  # by a handler of the caller's, or a second signal
+        except BaseException as error:  # from a signal handler of the caller, or a second signal
             self.stop.request(error)
         finally:
             self.loop.close()
@@ -149,7 +152,7 @@ class Blocks:
         return result
 
     def work(self, number: int) -> None:
-        """Train a block until its budget is spent, or all are to stop."""
+        """Train a block until its budget is used up or a stop is requested."""
         if self.stop:
             return
         try:
@@ -162,24 +165,24 @@ class Blocks:
                 self.report(number, after, rows)
                 if self.stop:
                     break
-        except BaseException as error:  # also a second signal: the other blocks end, and what was done is kept
+        except BaseException as error:  # including a second signal: the other blocks stop, and the progress is kept
             self.stop.request(None if isinstance(error, Halted) else error)
 
     def report(self, number: int, states: State, rows: list[Row]) -> None:
-        """A block has got farther: keep that, and tell everyone who wants to know."""
+        """Record the progress of a block, and pass it to the checkpoints, the loggers and the progress function."""
         self.reached[number] = Reached(states, tuple(rows))
         if self.options.keeper:
             self.options.keeper.reach(number, states, rows)
         if self.options.logs:
             with self.lock:
-                new = joined(rows[self.told.get(number, 0) :])
+                new = joined(rows[self.logged.get(number, 0) :])
                 send(self.options.logs, self.training.names(number, self.size), states, new)
-            self.told[number] = len(rows)
+            self.logged[number] = len(rows)
         if self.watch.report(number, states, rows[-1]) is False:
             self.stop.request()
 
     def so_far(self) -> Result:
-        """What all blocks have reached."""
+        """The result of all blocks so far."""
         training, now = self.training, dict(self.reached)
         for number in range(len(self.blocks)):
             if number not in now:
@@ -201,9 +204,9 @@ Block = tuple[Any, Algorithm, Any]  # policies, algorithms and seeds of its runs
 def start(
     loop: Loop, block: Block, budget: Budget, reached: Reached | None, device: jax.Device | None
 ) -> tuple[Block, State, list[Row]]:
-    """A block of runs where it is computed, its states, and its rows so far, each [iterations, runs].
+    """Move a block of runs to its device. Returns the block, its states, and its rows so far, each [iterations, runs].
 
-    `device`: where that is; None: as JAX has it. All that a block is computed from must be there.
+    `device`: None for JAX's default. All inputs of a block must be on the same device.
     """
     there = jax.device_put(block, device)  # once, not for every chunk
     if reached is not None:
@@ -216,9 +219,9 @@ def start(
 def chunks(
     loop: Loop, block: Block, states: State, until: tuple[Budget, int], device: jax.Device | None
 ) -> Iterator[tuple[State, Row]]:
-    """States and rows, [iterations, runs], after each chunk until the budget is spent or all runs come to the pause.
+    """Yield states and rows, [iterations, runs], after each chunk until the budget is used up or all runs reach the pause.
 
-    `until`: the budget and the pause. An accelerator computes the next chunk while the rows of one are read.
+    `until`: the budget and the pause. An accelerator computes the next chunk while the rows of the previous one are read.
     """
     policy, algorithm, _ = block
     limits = on_device(until, device)
@@ -237,21 +240,27 @@ def chunks(
 
 
 def on_device(numbers: Any, device: jax.Device | None) -> Any:
+    """Convert all leaves to arrays on a device."""
     return jax.device_put(jax.tree.map(jnp.asarray, numbers), device)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "horizon"))
 def begin_all(env: AnyEnvironment, horizon: int, policies: Any, algorithms: Algorithm, seeds: Array) -> State:
     """The states of a block of runs before the first batch."""
-    one = lambda policy, algorithm, seed: begin(Setup(env, horizon, policy, algorithm), seed)
-    return jax.vmap(one)(policies, algorithms, seeds)
+
+    def begin_one(policy: Any, algorithm: Algorithm, seed: Array) -> State:
+        return begin(Setup(env, horizon, policy, algorithm), seed)
+
+    states: State = jax.vmap(begin_one)(policies, algorithms, seeds)
+    return states
 
 
 def _read(units: Any, recorded: Row) -> Row | None:
-    """The rows of a chunk, [iterations, runs]; None where there are none."""
+    """The rows of a chunk, [iterations, runs], or None if there are none."""
     if not int(units):
         return None
-    return jax.tree.map(lambda x: np.asarray(x)[: int(units)].reshape(-1, x.shape[-1]), recorded)
+    rows: Row = jax.tree.map(lambda x: np.asarray(x)[: int(units)].reshape(-1, x.shape[-1]), recorded)
+    return rows
 
 
 def _stack(algorithms: Sequence[Algorithm]) -> Algorithm:
@@ -260,5 +269,5 @@ def _stack(algorithms: Sequence[Algorithm]) -> Algorithm:
     except ValueError:
         raise InputError(
             "the algorithms given differ in more than their float settings (batch sizes, baseline, optimiser ...); "
-            "train each shape by itself."
+            "train each shape separately."
         ) from None

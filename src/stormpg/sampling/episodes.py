@@ -1,15 +1,15 @@
 """Episodes of environments outside JAX, played in slots.
 
-A batch of n trajectories is n episodes, each in a slot of its own from its own seed to its own end; a slot whose episode has
-ended waits, and nothing is ever chosen by how soon it finished. The randomness of a trajectory belongs to its index, as in
-a rollout inside JAX: the seed of its reset and the noise of its actions are drawn from its own keys.
+A batch of n trajectories is n episodes. Each is played in one slot from its reset to its end. A slot whose episode has ended
+waits, so no episode is selected by how early it ends. As in a rollout inside JAX, the randomness of a trajectory belongs to its
+index: the seed of its reset and the noise of its actions come from its own keys.
 """
 
 import contextlib
 import functools
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,8 @@ class Sampler:
         self.env, self.horizon, self.acting = env, horizon, acting
         self.slots: VectorEnv | None = None
         self.asked = 0
-        self.least = 1  # slots: with as many from the beginning, a run that is resumed has the same rounding
-        self.stop: Stop | None = None  # a batch that is asked to stop is given up
+        self.least = 1  # slots to open: with a fixed number, a resumed run has the same rounding
+        self.stop: Stop | None = None  # a batch is abandoned if a stop is requested
 
     def __enter__(self) -> "Sampler":
         return self
@@ -45,13 +45,13 @@ class Sampler:
     def close(self) -> None:
         slots, self.slots = self.slots, None
         if slots is not None:
-            # A broken environment may not close, or complain; what it broke with has been told.
+            # A broken environment may fail to close. Its error has been reported already.
             with contextlib.suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 slots.close()
 
     def open(self, n: int) -> VectorEnv:
-        """n slots, or as many as can be had."""
+        """Open n slots, or as many as the environment has."""
         n = max(n, self.least)
         if self.slots is None or self.asked < n:
             self.close()
@@ -59,9 +59,9 @@ class Sampler:
         return self.slots
 
     def sample(self, policy: Any, params: Tree, key: Array, n: int, deterministic: bool = False) -> Trajectories:
-        """n trajectories under π_ξ, without their log-probabilities, which JAX computes for the whole batch at once."""
+        """n trajectories under π_ξ, without their log-probabilities, which JAX computes for the whole batch."""
         words, noise = _randomness(traceable(policy), key, n, self.horizon)
-        if not jax.dtypes.issubdtype(noise.dtype, jax.dtypes.prng_key):
+        if not jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
             noise = np.asarray(noise)
         return self.play(policy, params, np.asarray(words)[:, -1] >> 1, noise, deterministic)
 
@@ -74,22 +74,23 @@ class Sampler:
         for first in range(0, n, count):
             mine = np.minimum(np.arange(first, first + count), n - 1)
             act = lambda h, seen, mine=mine: acting.mode(seen) if deterministic else acting.act(seen, noise[mine, h])
-            wanted = [int(seed) if first + i < n else None for i, seed in enumerate(seeds[mine])]  # the other slots wait
+            wanted = [int(seed) if first + i < n else None for i, seed in enumerate(seeds[mine])]  # the remaining slots wait
             parts.append(self.episodes(slots, wanted, act))
-        return jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
+        joined: Trajectories = jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
+        return joined
 
     def episodes(self, slots: VectorEnv, seeds: list[int | None], act: Callable[[int, np.ndarray], np.ndarray]) -> Trajectories:
-        """One episode in each slot that has a seed."""
+        """Play one episode in each slot that has a seed."""
         env, alive = self.env, np.array([seed is not None for seed in seeds])
-        record: Any = blank_trajectories(env, len(seeds), self.horizon)
-        observations, actions, rewards, mask, _ = record
+        record = blank_trajectories(env, len(seeds), self.horizon)
+        observations, actions, rewards, mask, _ = cast(tuple[np.ndarray, ...], record)
         try:
             seen, _ = slots.reset(seed=seeds)
             self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
             seen = seen if alive.all() else np.where(alive[:, None], seen, 0.0)
             for h in range(self.horizon):
                 if self.stop:
-                    raise Halted("the batch was given up")
+                    raise Halted("the batch was abandoned")
                 action = act(h, seen)
                 observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
                 sent = action if env.low is None else np.clip(action, env.low, env.high)
@@ -100,7 +101,7 @@ class Sampler:
                 alive &= ~(terminated | truncated)
                 if not alive.any():
                     break
-                if not alive.all():  # a slot may give anything after its end; it stays at its last observation, a finite one
+                if not alive.all():  # after its end a slot may return anything: keep its last observation, which is finite
                     seen = np.where(alive[:, None], seen, observations[:, h])
         except (EnvironmentFailure, Halted):
             raise
@@ -110,7 +111,7 @@ class Sampler:
         return record
 
     def check(self, step: int, seen: np.ndarray, reward: np.ndarray, alive: np.ndarray, seeds: list[int | None]) -> None:
-        """EnvironmentFailure where an episode that runs gave a number that is not finite."""
+        """Raise EnvironmentFailure if a running episode returned a number that is not finite."""
         for name, values in (("a reward", reward), ("an observation", seen)):
             bad = alive & ~np.isfinite(values.reshape(len(alive), -1)).all(axis=1)
             if bad.any():
@@ -122,7 +123,7 @@ class Sampler:
 
 
 def blank_trajectories(env: OutsideEnvironment, n: int, horizon: int) -> Trajectories:
-    """n trajectories in which nothing happens."""
+    """n empty trajectories."""
     steps, actions = (n, horizon), env.action_space
     zeros: Any = np.zeros
     return Trajectories(
@@ -136,23 +137,25 @@ def blank_trajectories(env: OutsideEnvironment, n: int, horizon: int) -> Traject
 
 
 def sample(env: OutsideEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
-    """A whole batch, in slots that are opened for it."""
+    """Sample a batch in slots that are opened for it."""
     with Sampler(env, horizon) as sampler:
         batch = sampler.sample(policy, params, key, n)
-    return jax.jit(with_log_probs)(traceable(policy), params, jax.tree.map(jnp.asarray, batch))
+    done: Trajectories = jax.jit(with_log_probs)(traceable(policy), params, jax.tree.map(jnp.asarray, batch))
+    return done
 
 
 def blank_sample(env: OutsideEnvironment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
-    """As `sample`, and nothing is played."""
+    """As `sample`, but nothing is played and the trajectories are empty."""
     return with_log_probs(policy, params, jax.tree.map(jnp.asarray, blank_trajectories(env, n, horizon)))
 
 
 @functools.partial(jax.jit, static_argnames=("n", "horizon"))
 def _randomness(policy: Any, key: Array, n: int, horizon: int) -> tuple[Array, Array]:
-    """The words of each trajectory's reset key, and the noise of its actions, as `rollout` draws them."""
+    """The reset key of each trajectory as integers, and the noise of its actions, as `rollout` draws them."""
     keys = jax.random.split(key, (n, 3))
     return jax.random.key_data(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
 
 
 def with_log_probs(policy: Any, params: Tree, batch: Trajectories) -> Trajectories:
+    """The batch with its log-probabilities under these parameters."""
     return batch._replace(log_prob=log_probs_in_blocks(policy, params, batch))

@@ -1,7 +1,7 @@
 """Rollouts of environments in JAX."""
 
 import contextlib
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +15,10 @@ from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
 
 def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
-    """Sample n trajectories of at most `horizon` steps under π_ξ, ξ = `params`.
-
-    The randomness of a trajectory belongs to its index alone: the first five of ten are the five of five.
-    Nothing is computed once all episodes have ended.
-    """
+    """Sample n trajectories, see `sampling.rollout`. Nothing is computed once all episodes have ended."""
     if env.batches is not None:
-        return env.batches(policy, params, key, n, horizon)
+        batch: Trajectories = env.batches(policy, params, key, n, horizon)
+        return batch
     keys = jax.random.split(key, (n, 3))
     start, draws = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
     if kernels.applies(policy, params):
@@ -30,23 +27,25 @@ def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, hor
         with contextlib.suppress(scalar_code.Unfit):
             return Trajectories(*gpu.rollout(env, policy, params, start, draws, horizon))
     policy = in_steps(policy)
-    env_step = jax.jit(env.step)  # traced once, however often the rollout is
+    env_step = jax.jit(env.step)  # so that it is traced once
     blocks = -(-horizon // BLOCK)
     size = horizon if blocks == 1 else BLOCK
     act = policy.act if draws_noise(policy) else lambda params, obs, key: policy.sample(params, key, obs)
-    draws = jnp.concatenate((draws, draws[:, : blocks * size - horizon]), axis=1)  # the last block runs past H, unseen
+    draws = jnp.concatenate(
+        (draws, draws[:, : blocks * size - horizon]), axis=1
+    )  # the last block runs past H; the excess is cut off
 
     def step(carry: Any, step_key: Array, time: Array, draw: Any) -> tuple[Any, Trajectories]:
         state, observation, alive = carry
         action = act(params, observation, draw)
         log_prob = policy.log_prob(params, observation, action)
-        # An environment that ignores its key costs nothing here: the compiler drops the unused fold_in.
+        # The compiler drops the fold_in if the environment ignores its key.
         ahead, seen, reward, terminated = env_step(jax.random.fold_in(step_key, time), state, action)
         zero = jnp.zeros_like(reward)
         transition = Trajectories(
             observation, action, jnp.where(alive, reward, zero), alive.astype(reward.dtype), jnp.where(alive, log_prob, zero)
         )
-        # A finished episode stays where it ended, so that no padded number is ever far out or infinite.
+        # A finished episode stays in its last state, so that padded numbers are never large or infinite.
         going = alive & ~terminated
         state, observation = tree_where(going, (ahead, seen), (state, observation))
         return (state, observation, going), transition
@@ -55,31 +54,34 @@ def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, hor
         first = number * size
         mine = jnp.swapaxes(jax.lax.dynamic_slice_in_dim(draws, first, size, axis=1), 0, 1)
         every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, keys[:, 2], *inputs)
-        return jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
+        after, transitions = jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
+        return after, transitions
 
     begin = (*start, jnp.ones(n, dtype=bool))
     done = block(0, begin)[1] if blocks == 1 else _until_all_ended(block, begin, blocks, size)
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
+    trajectories: Trajectories = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[:, :horizon], done)
+    return trajectories
 
 
 def draws_noise(policy: Any) -> bool:
-    """Whether a policy gives `noise` and `act`, so that the noise of a rollout is drawn at once."""
+    """Whether a policy has `noise` and `act`, so that the noise of a rollout is drawn in one call."""
     return hasattr(policy, "noise") and hasattr(policy, "act")
 
 
 def noise_of(policy: Any, keys: Array, horizon: int) -> Array:
     """The randomness of the actions of each trajectory, [n, H, ...]: noise, or a key for each step."""
     if draws_noise(policy):
-        return jax.vmap(lambda key: policy.noise(key, (horizon,)))(keys)
+        noise: Array = jax.vmap(lambda key: policy.noise(key, (horizon,)))(keys)
+        return noise
     return jax.vmap(lambda key: jax.random.split(key, horizon))(keys)
 
 
 def _until_all_ended(block: Any, start: Any, blocks: int, size: int) -> Trajectories:
-    """The transitions of the blocks one after the other, [blocks · size, n, ...]; zeros after the end of all episodes."""
+    """The transitions of all blocks, [blocks · size, n, ...]; zeros after the end of all episodes."""
 
     def going(loop: tuple[Array, Any, Trajectories]) -> Array:
         number, (_, _, alive), _ = loop
-        return (number < blocks) & (over_runs(alive.sum()) > 0)
+        return (number < blocks) & cast(Array, over_runs(alive.sum()) > 0)
 
     def advance(loop: tuple[Array, Any, Trajectories]) -> tuple[Array, Any, Trajectories]:
         number, carry, record = loop
@@ -89,4 +91,5 @@ def _until_all_ended(block: Any, start: Any, blocks: int, size: int) -> Trajecto
 
     shapes = jax.eval_shape(block, 0, start)[1]
     record = jax.tree.map(lambda s: jnp.zeros((blocks * size, *s.shape[1:]), s.dtype), shapes)
-    return jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), start, record))[2]
+    done: Trajectories = jax.lax.while_loop(going, advance, (jnp.zeros((), dtype=int), start, record))[2]
+    return done

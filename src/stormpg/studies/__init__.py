@@ -1,4 +1,4 @@
-"""Studies of many runs: units of work, who does them, where they are kept, protocols, statistics, comparison, equal tuning.
+"""Studies of many runs: units of work, workers, storage, protocols, statistics, comparison, equal tuning.
 
-Built on `runs`. Called by `reproduce`, `tune`, `theory` and the command.
+Built on `runs`. Used by `reproduce`, `tune`, `theory` and the command line.
 """

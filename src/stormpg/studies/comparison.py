@@ -1,4 +1,4 @@
-"""Any algorithms on any environment, side by side, in the same folder and under the same protocols as the paper's."""
+"""Comparison of any algorithms on any environment, with the folder layout and the protocols of the reproduction."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from stormpg.studies.study import ABOUT, Switches, Task, Tuning, claimed, fixed_
 from stormpg.studies.units import split_settings
 from stormpg.studies.workspace import Workspace
 
-MOST_CURVES, MOST_SEEDS = 200, 10**4  # of a run in a report: every curve is resampled a thousand times
+MOST_CURVES, MOST_SEEDS = 200, 10**4  # limits for a run in a report, as every curve is resampled a thousand times
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(Switches):
-    """What is asked for."""
+    """A requested comparison."""
 
     env: str
     algorithms: tuple[str, ...]
@@ -28,7 +28,7 @@ class Comparison(Switches):
 
 
 def compare(workspace: Workspace, wanted: Comparison, tune: bool, commands: Sequence[str]) -> dict[str, Any]:
-    """Run what is missing and write the report. `tune`: also tune every algorithm equally, protocol (c)."""
+    """Run the missing units and write the report. `tune`: also tune every algorithm equally, protocol (c)."""
     units = [
         fixed_unit(wanted.env, name, wanted.trajectories, wanted.seeds, wanted.switches, wanted.horizon)
         for name in wanted.algorithms
@@ -51,7 +51,7 @@ def compare(workspace: Workspace, wanted: Comparison, tune: bool, commands: Sequ
 
 
 def report_runs(folders: Sequence[Path], root: Path, commands: Sequence[str]) -> dict[str, Any]:
-    """A report of stored runs, without training: an environment for each that the runs are of."""
+    """Write a report of stored runs, grouped by environment, without training."""
     tasks: dict[str, Task] = {}
     for folder in folders:
         config = run_folder.read_config(folder)
@@ -72,11 +72,13 @@ def report_runs(folders: Sequence[Path], root: Path, commands: Sequence[str]) ->
 
 
 def unique(name: str, taken: Mapping[str, Any]) -> str:
+    """Return the name, with a number appended if it is already taken."""
     count = sum(1 for other in taken if other == name or other.startswith(f"{name} ("))
     return name if count == 0 else f"{name} ({count + 1})"
 
 
 def write(root: Path, tasks: Sequence[Task], subtitle: str, commands: Sequence[str]) -> dict[str, Any]:
+    """Write the report of these tasks, and return its data."""
     curves = {task.env: task.curves() for task in tasks}
     title = f"A comparison on {' and '.join(task.env for task in tasks)}"
     data = content(title, subtitle, tasks, curves, commands=commands)

@@ -1,8 +1,8 @@
 """Equal tuning: every algorithm gets the same number of configurations, seeds and trajectories.
 
-A configuration is a shape (batch sizes, m), which is a compiled program, and float settings, which are batched. The best
-one, by the mean return of its whole runs over tuning seeds, is then run again on seeds that had no say, for as many
-trajectories: tuning looks at the whole of what is shown.
+A configuration consists of a shape (batch sizes, m), which needs its own compiled program, and float settings, which are
+batched. The best configuration is the one with the largest mean return over complete runs on the tuning seeds. It is then run
+again on fresh seeds with the same number of trajectories, so tuning and reporting use runs of the same length.
 """
 
 import itertools
@@ -15,12 +15,12 @@ from stormpg.errors import InputError
 from stormpg.runs.table import Columns, mean_return
 from stormpg.studies.units import Unit, split_settings
 
-TUNING_SEED = 1000  # the first of the seeds that choose
-FRESH_SEED = 2000  # the first of the seeds that are shown
+TUNING_SEED = 1000  # the first seed for tuning
+FRESH_SEED = 2000  # the first seed for the reported runs
 
 
 class Space(NamedTuple):
-    """The configurations of an algorithm: every shape with every one of the float settings."""
+    """The configurations of an algorithm: every shape combined with all float settings."""
 
     shapes: Sequence[Mapping[str, int]]
     floats: Sequence[Mapping[str, float]]
@@ -30,9 +30,9 @@ class Space(NamedTuple):
 
 
 def space_for(algorithm: str, points: int) -> Space:
-    """Three times `points` configurations: three shapes and `points` rates; for STORM-PG two shapes, rates and α.
+    """The search space, with 3 · `points` configurations: three shapes and `points` rates; for STORM-PG two shapes, rates, α.
 
-    `points` is a multiple of 4, so that the numbers are equal.
+    `points` must be a multiple of 4, so that all algorithms have the same number of configurations.
     """
     rates = [round(float(rate), 6) for rate in np.geomspace(0.001, 0.1, points)]
     plain = ({"S0": 5}, {"S0": 10}, {"S0": 25})
@@ -51,7 +51,7 @@ def space_for(algorithm: str, points: int) -> Space:
 def tuning_units(
     env: str, algorithm: str, points: int, trajectories: int, seeds: int, common: Mapping[str, Any], horizon: int | None = None
 ) -> list[Unit]:
-    """One unit for each shape."""
+    """The tuning units of an algorithm, one for each shape."""
     space = space_for(algorithm, points)
     return [
         Unit(
@@ -69,9 +69,9 @@ def tuning_units(
 
 
 def best_setting(units: Sequence[Unit], tables: Sequence[Columns]) -> tuple[Mapping[str, Any], list[float]]:
-    """The setting with the largest mean area over its seeds, and the areas of all, unit after unit.
+    """The setting with the largest mean area over its seeds, and the areas of all settings, unit by unit.
 
-    One whose area is not finite (a seed diverged) is never the best.
+    A setting whose area is not finite (a seed diverged) is never the best.
     """
     settings = [s for unit in units for s in unit.settings]
     areas = [
@@ -83,6 +83,6 @@ def best_setting(units: Sequence[Unit], tables: Sequence[Columns]) -> tuple[Mapp
     if not np.isfinite(finite).any():
         raise InputError(
             f"none of the {len(areas)} configurations of {units[0].algorithm} on {units[0].env} has a finite mean return: "
-            "expected at least one that does not diverge. Give other trajectories or seeds, or leave out the algorithm."
+            "expected at least one that does not diverge. Change the trajectories or seeds, or leave out the algorithm."
         )
     return settings[int(np.argmax(finite))], areas

@@ -1,4 +1,4 @@
-"""Protocols: which seeds count, and which statistic is taken over them. They are shown side by side, never mixed."""
+"""Protocols: which seeds are used, and which statistic is computed over them. They are shown side by side, never mixed."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,21 +6,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stormpg.runs.table import Columns
+from stormpg.runs.table import WINDOW, Columns
 from stormpg.studies import statistics
 
-WINDOW = 50  # trajectories that a point of a curve is averaged over
-POINTS = 200  # of a curve's grid
+POINTS = 200  # approximate number of points of a curve
 BEST_RUNS = 10
 
 
 class Protocol(NamedTuple):
+    """A choice of seeds and a statistic."""
+
     short: str
     label: str
     note: str
     statistic: statistics.Statistic
     name: str  # of the statistic
-    best: int | None = None  # the statistic is of that many seeds only, those with the largest mean return of the whole run
+    best: int | None = None  # use only this number of seeds, those with the largest mean return over the whole run
     tuned: bool = False  # runs with tuned settings, on fresh seeds
 
 
@@ -29,8 +30,8 @@ PROTOCOLS = {
         "(a) best",
         f"(a) {BEST_RUNS} best runs",
         f"The paper's protocol, which is a selection: of all seeds the {BEST_RUNS} with the largest mean return over the "
-        "whole run, and their mean. The interval is over all seeds: each resample chooses its own best. It says how good luck "
-        "can be, not what to expect.",
+        "whole run, and their mean. The interval is over all seeds: each resample chooses its own best. It shows what the "
+        "luckiest seeds achieve, not what to expect.",
         statistics.best_mean(BEST_RUNS),
         "mean",
         best=BEST_RUNS,
@@ -63,22 +64,22 @@ PROTOCOLS = {
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """An algorithm on an environment under a protocol."""
+    """The curve of an algorithm on an environment under a protocol."""
 
-    runs: np.ndarray  # [runs, grid], those that are shown: all seeds, or the best of them
+    runs: np.ndarray  # [runs, grid], the runs that are shown: all seeds, or the best ones
     grid: np.ndarray
     interval: statistics.Interval  # of the curve
-    seeds: int  # that a resample draws from
+    seeds: int  # number of seeds that a resample is drawn from
 
 
 def grid_for(trajectories: int) -> np.ndarray:
-    """The points of a curve, evenly spaced; the last is the budget."""
+    """The evenly spaced points of a curve. The last point is the budget."""
     step = max(trajectories // POINTS, 1)
     return np.arange(trajectories, 0, -step)[::-1]
 
 
 def curve(runs: np.ndarray, grid: np.ndarray, protocol: Protocol, *names: str) -> Curve:
-    """The curve of all seeds, [seeds, grid]. Its resamples are independent of those with other names."""
+    """The curve for the runs of all seeds, [seeds, grid]. Resamples are independent of those for other `names`."""
     found = statistics.interval(runs, protocol.statistic, statistics.stream(protocol.short, *names))
     shown = runs if protocol.best is None else runs[np.argsort(-runs.mean(axis=1), kind="stable")[: protocol.best]]
     return Curve(shown, grid, found, len(runs))
@@ -94,7 +95,7 @@ def curves_of(
     tuned: Mapping[str, Columns] | None = None,
     tuned_trajectories: int = 0,
 ) -> Curves:
-    """All protocols for which there are runs; tuned ones have a budget of their own."""
+    """The curves for all protocols that have runs. Tuned runs have their own budget."""
 
     def runs_of(tables: Mapping[str, Columns], grid: np.ndarray) -> dict[str, np.ndarray]:
         return {name: statistics.curves(columns, grid, WINDOW) for name, columns in tables.items()}

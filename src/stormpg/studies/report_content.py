@@ -1,4 +1,4 @@
-"""What a report says, as data: one mapping from which the page, the tables and claims.json are made."""
+"""The content of a report as data: one mapping from which the page, the tables and claims.json are generated."""
 
 import itertools
 import platform
@@ -17,7 +17,7 @@ THRESHOLDS = 60  # points of a performance profile
 
 
 def environment(task: Task, curves: Curves) -> dict[str, Any]:
-    """An environment's curves, profiles and comparisons."""
+    """The curves, profiles and comparisons for an environment."""
     names = list(dict.fromkeys(name for algorithms in curves.values() for name in algorithms))
     shown = curves["all"]
     scores = {name: curve.runs.mean(axis=1) for name, curve in shown.items()}
@@ -53,15 +53,17 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
 
 
 def drawn(curve: Curve, statistic: str) -> dict[str, Any]:
+    """The data of a curve."""
     return {"statistic": statistic, "grid": curve.grid, **bounds(curve.interval), "seeds": len(curve.runs)}
 
 
 def bounds(interval: Interval) -> dict[str, Any]:
+    """The estimate and the interval around it."""
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
 def settings_rows(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """The settings behind every curve."""
+    """The settings used for every curve."""
     return [
         {"env": task.env, "algorithm": name, "protocol": protocol, "settings": dict(settings)}
         for task in tasks
@@ -81,9 +83,9 @@ def content(
     commands: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The whole report, in plain Python: lists, numbers, words."""
+    """The complete report as plain Python data: dicts, lists, numbers and strings."""
     used = dict.fromkeys(key for c in curves.values() for key in c)
-    return simple(
+    plain: dict[str, Any] = simple(
         {
             "title": title,
             "subtitle": subtitle,
@@ -91,7 +93,7 @@ def content(
             "protocols": {
                 key: {"short": PROTOCOLS[key].short, "label": PROTOCOLS[key].label, "note": PROTOCOLS[key].note} for key in used
             },
-            "first": "all",  # the protocol shown before one is chosen: every seed
+            "first": "all",  # the protocol that is shown first: all seeds
             "claims": list(claims),
             "multiplicity": multiplicity(claims, {key: PROTOCOLS[key].short for key in used}),
             "environments": [environment(task, curves[task.env]) for task in tasks],
@@ -102,9 +104,11 @@ def content(
             "versions": versions(),
         }
     )
+    return plain
 
 
 def versions() -> dict[str, str]:
+    """The versions of the libraries, and the device."""
     import optax
     import scipy
 
@@ -122,7 +126,7 @@ def versions() -> dict[str, str]:
 
 
 def simple(value: Any) -> Any:
-    """Arrays as lists, numbers with five digits, and None for what JSON has no number for."""
+    """Convert to JSON types: arrays to lists, floats rounded to five digits, and None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): simple(part) for key, part in value.items()}
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""A study: algorithms on environments, run or read back, judged under the protocols, and written as one folder."""
+"""A study: algorithms on environments, trained or loaded, evaluated under the protocols, and written to one folder."""
 
 import contextlib
 import dataclasses
@@ -19,12 +19,12 @@ from stormpg.studies.protocols import Curves, curves_of
 from stormpg.studies.units import Unit
 from stormpg.studies.workspace import Workspace
 
-ABOUT = "experiment.json"  # what a folder was asked to hold
+ABOUT = "experiment.json"  # the description of the study in a folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Switches:
-    """What is switched for every algorithm of a study that has it; None: its own."""
+    """Settings that override those of every algorithm of a study that has them. None: the algorithm's own value."""
 
     baseline: str | None = None
     decay: float | None = None
@@ -32,12 +32,13 @@ class Switches:
 
     @property
     def switches(self) -> dict[str, Any]:
+        """The overrides by name."""
         return {"baseline": self.baseline, "decay": self.decay, "decay_every": self.decay_every}
 
 
 @dataclasses.dataclass
 class Task:
-    """An environment with the runs of each algorithm: with the settings given, and with tuned ones."""
+    """An environment with the runs of each algorithm, both with the given settings and with tuned settings."""
 
     env: str
     title: str
@@ -48,16 +49,17 @@ class Task:
     tuned_settings: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     tuned: dict[str, Columns] = dataclasses.field(default_factory=dict)
     tuning_trajectories: int = 0  # the budget of a tuning run
-    tuned_trajectories: int = 0  # of a tuned run: the same, but in studies of earlier versions
-    tuning: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # what each configuration scored
+    tuned_trajectories: int = 0  # the budget of a tuned run: the same, except in studies of earlier versions
+    tuning: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # the score of each configuration
 
     def curves(self) -> Curves:
+        """The curves under all protocols."""
         return curves_of(self.env, self.fixed, self.trajectories, self.tuned, self.tuned_trajectories)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """What equal tuning spends on each algorithm: 3 · points configurations, each with this number of trajectories and seeds.
+    """The budget of equal tuning for each algorithm: 3 · points configurations, each with these trajectories and seeds.
 
     The tuned runs have the same number of trajectories.
     """
@@ -68,7 +70,7 @@ class Tuning:
 
 
 def shared_settings(algorithm: str, switches: Mapping[str, Any]) -> dict[str, Any]:
-    """The switches (baseline, decay ...) that an algorithm has."""
+    """The switches (baseline, decay ...) that an algorithm supports and that are not None."""
     known = make_algorithm(algorithm).settings
     return {name: value for name, value in switches.items() if name in known and value is not None}
 
@@ -76,7 +78,7 @@ def shared_settings(algorithm: str, switches: Mapping[str, Any]) -> dict[str, An
 def fixed_unit(
     env: str, algorithm: str, trajectories: int, seeds: int, switches: Mapping[str, Any], horizon: int | None = None
 ) -> Unit:
-    """The unit with the paper's settings, or the constructor's where the paper has none."""
+    """The unit with the paper's settings, or the constructor's defaults if the paper gives none."""
     settings = {**settings_for(env, algorithm), **shared_settings(algorithm, switches)}
     return Unit(f"runs/{env}/{algorithm}", env, algorithm, (settings,), trajectories, seeds, horizon=horizon)
 
@@ -84,13 +86,13 @@ def fixed_unit(
 def searches_of(
     env: str, algorithms: Sequence[str], tuning: Tuning, switches: Mapping[str, Any], horizon: int | None = None
 ) -> dict[str, list[Unit]]:
-    """The units in which each algorithm is tuned."""
+    """The tuning units of each algorithm."""
     sizes = (tuning.points, tuning.trajectories, tuning.seeds)
     return {name: tuning_units(env, name, *sizes, shared_settings(name, switches), horizon) for name in algorithms}
 
 
 def stored_budget(workspace: Workspace, folder: str, pattern: str) -> tuple[int, int] | None:
-    """For a report: trajectories and seeds of the first of these runs. Earlier versions of a study had other budgets."""
+    """The stored trajectories and seeds, if only a report is made: studies of earlier versions had other budgets."""
     found = [] if workspace.train else sorted((workspace.root / folder).glob(f"{pattern}/config.json"))
     if not found:
         return None
@@ -99,12 +101,12 @@ def stored_budget(workspace: Workspace, folder: str, pattern: str) -> tuple[int,
 
 
 def tuning_for(workspace: Workspace, env: str, tuning: Tuning) -> Tuning:
-    """What tuning is to spend, or for a report what it has spent."""
+    """The budget of tuning: as requested, or as stored if only a report is made."""
     return Tuning(tuning.points, *(stored_budget(workspace, f"tuning/{env}", "*/*") or (tuning.trajectories, tuning.seeds)))
 
 
 def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, workspace: Workspace) -> None:
-    """Tune every algorithm equally, run the best settings on fresh seeds with the same budget, and put both into the task."""
+    """Tune every algorithm equally, run the best settings on fresh seeds with the same budget, and add both to the task."""
     one = next(unit for search in searches.values() for unit in search)
     budget, seeds = stored_budget(workspace, f"runs/{task.env}", "*-tuned") or (one.trajectories, seeds)
     task.tuning_trajectories, task.tuned_trajectories = one.trajectories, budget
@@ -120,10 +122,10 @@ def tune_task(task: Task, searches: Mapping[str, Sequence[Unit]], seeds: int, wo
 
 @contextlib.contextmanager
 def claimed(workspace: Workspace, about: Mapping[str, Any], units: Iterable[Unit]) -> Iterator[None]:
-    """Take the folder of a study, new or started with the same settings, for this process alone; refuse any other.
+    """Lock the folder of a study for this process. It must be new, or started with the same settings.
 
-    The units are those it begins with: what is wrong with them is found before anything is written. A report, which runs
-    nothing, takes no folder from whoever is at work in it.
+    `units` are the first units of the study: they are checked before anything is written. If only a report is made, the folder
+    is not locked, so that another process can work in it.
     """
     for unit in units:
         unit.check()
@@ -132,14 +134,14 @@ def claimed(workspace: Workspace, about: Mapping[str, Any], units: Iterable[Unit
         yield
         return
     with owned(workspace.root):
-        check_folder(workspace.root, about)  # again: another process may have been faster
+        check_folder(workspace.root, about)  # again, as another process may have written to it in the meantime
         if not (workspace.root / ABOUT).exists():
             files.write_json(workspace.root / ABOUT, about)
         yield
 
 
 def check_folder(root: Path, about: Mapping[str, Any]) -> None:
-    """InputError where a folder holds another study, or anything else. Nothing is written."""
+    """Raise InputError if a folder holds another study or other files. Nothing is written."""
     if (root / ABOUT).exists():
         held, asked = read_about(root), files.as_json(about)
         for name in asked.keys() | held.keys():
@@ -155,12 +157,12 @@ def check_folder(root: Path, about: Mapping[str, Any]) -> None:
 
 
 def read_about(root: Path) -> dict[str, Any]:
-    """What the study in a folder was asked for."""
-    return read_object(root / ABOUT, "what a study was asked for")
+    """Read the description of the study in a folder."""
+    return read_object(root / ABOUT, "the description of a study")
 
 
 def check_algorithms(names: Sequence[str]) -> list[str]:
-    """The algorithms named, each once."""
+    """Check the names of algorithms. Each may be given only once."""
     for name in names:
         make_algorithm(name)
     if len(set(names)) < len(names) or not names:

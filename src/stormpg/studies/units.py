@@ -1,7 +1,7 @@
-"""Units of work: one compiled batch of settings and seeds, each in a folder of its own.
+"""Units of work: each is one compiled batch of settings and seeds, stored in its own folder.
 
-A unit that is done is read back; one that is missing is run. A folder appears under its name only when it is whole, so
-an experiment that was interrupted goes on with what is missing.
+A finished unit is loaded, and a missing one is run. A folder gets its final name only when it is complete, so an interrupted
+experiment resumes with the missing units.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from stormpg.train import check_budget, train
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What to train, and where it is kept below the experiment's folder. Its settings differ in floats only."""
+    """What to train, and in which subfolder of the experiment to store it. Its settings may differ in floats only."""
 
     folder: str
     env: str
@@ -41,23 +41,25 @@ class Unit:
     seeds: int
     first_seed: int = 0
     horizon: int | None = None
-    policy: tuple[Mapping[str, Any], ...] = ()  # settings of `policy_for`, one for each of `settings`; the default otherwise
+    policy: tuple[Mapping[str, Any], ...] = ()  # arguments of `policy_for` for each of `settings`; empty: the default
 
     def policies(self) -> list[Any]:
+        """The policies of all settings; empty for the default policy."""
         env = make(self.env)
         return [policy_for(env, **settings) for settings in self.policy]
 
     def algorithms(self) -> list[Algorithm]:
+        """The algorithms of all settings."""
         return [make_algorithm(self.algorithm, **settings) for settings in self.settings]
 
     def check(self) -> None:
-        """InputError where it cannot be run as it is asked for."""
+        """Raise InputError if the unit cannot be run as requested."""
         make(self.env)
         for algorithm in self.algorithms():
             check_budget(algorithm.schedule.S0, self.trajectories)
 
     def describe(self) -> dict[str, Any]:
-        """Those entries of a run's config.json that must agree if the run is to stand for this unit."""
+        """The entries of config.json that a stored run must have to be accepted as this unit."""
         env = make(self.env)
         algorithms = self.algorithms()
         return {
@@ -72,7 +74,7 @@ class Unit:
 
 
 def compute_unit(unit: Unit) -> dict[str, bytes]:
-    """The files of a unit's run."""
+    """Run a unit and return the content of its files by name."""
     chunks = itertools.count()
 
     def after_compiling(now: Progress) -> None:
@@ -97,7 +99,7 @@ def compute_unit(unit: Unit) -> dict[str, bytes]:
 
 
 def keep_unit(unit: Unit, root: Path, content: Mapping[str, bytes]) -> None:
-    """Write a unit's files; the folder gets its name when all are there."""
+    """Write the files of a unit. The folder gets its final name when all are written."""
     folder = root / unit.folder
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -108,7 +110,7 @@ def keep_unit(unit: Unit, root: Path, content: Mapping[str, bytes]) -> None:
 
 
 def read_unit(unit: Unit, root: Path) -> Columns:
-    """The table of a unit that is done; InputError where the folder holds something else."""
+    """Read the table of a finished unit. Raises InputError if the folder holds another run."""
     config, wanted = run_folder.read_config(root / unit.folder), unit.describe()
     for name, value in wanted.items():
         if config[name] != value:
@@ -120,19 +122,19 @@ def read_unit(unit: Unit, root: Path) -> Columns:
 
 
 def give_memory_back() -> None:
-    """Return to the system what compiling and running have freed: glibc keeps it otherwise, gigabytes after some units."""
+    """Return freed memory to the operating system. glibc would keep it otherwise, gigabytes after several units."""
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # another C library
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def drop_programs() -> None:
-    """Let go of all compiled programs: each takes some 30 MB, and many of the mappings that Linux allows a process."""
+    """Drop all compiled programs. Each takes about 30 MB and many of the memory mappings that Linux allows a process."""
     jax.clear_caches()
     give_memory_back()
 
 
 def split_settings(columns: Columns, count: int) -> list[Columns]:
-    """The tables of the settings of a unit, one by one. A table is run after run, and so setting after setting."""
+    """Split the table of a unit by setting. A table lists the runs one after another, and so the settings too."""
     edges = np.searchsorted(columns["setting"], np.arange(count + 1))
     return [{name: column[first:last] for name, column in columns.items()} for first, last in itertools.pairwise(edges)]

@@ -1,7 +1,7 @@
-"""Claims and verdicts: a sentence as an inequality, measured under each protocol, and what came of it.
+"""Claims and verdicts: a sentence as an inequality, measured under each protocol, and the outcome.
 
-A claim ends in one of VERDICTS: it holds if its whole interval is where the sentence says, it does not hold if the whole
-interval is elsewhere, and it cannot be told if the interval is in both.
+The outcome is one of VERDICTS. A claim holds if its whole interval satisfies the inequality, does not hold if no part of the
+interval does, and cannot be told if only a part does.
 """
 
 import dataclasses
@@ -26,18 +26,19 @@ class Claim:
     id: str
     sentence: str
     quantity: str
-    paper: str  # its number
-    needs: int  # trajectories without which it cannot be measured
+    paper: str  # the number in the paper
+    needs: int  # number of trajectories needed to measure it
     measure: Callable[[Algorithms], Interval]
     low: float = -np.inf
     high: float = np.inf
-    infinite: str = "never"  # what an infinite figure means
+    infinite: str = "never"  # the text for an infinite figure
 
     def verdict(self, found: Interval) -> str:
+        """The verdict for a measured interval."""
         return self.side(found.estimate, found.low, found.high)
 
     def side(self, *numbers: Any) -> str:
-        """On which side of the sentence all of these numbers are."""
+        """HOLDS if all numbers are within the bounds, FAILS if all are above or all are below them, UNCLEAR otherwise."""
         if np.isnan(numbers).any():
             return UNCLEAR
         if self.low <= min(numbers) and max(numbers) <= self.high:
@@ -45,12 +46,12 @@ class Claim:
         return FAILS if max(numbers) < self.low or min(numbers) > self.high else UNCLEAR
 
     def unanimous(self, found: Interval) -> bool:
-        """Whether the verdict is decided, and all resamples are on its side."""
+        """Whether the verdict is decided and all resamples agree with it."""
         return self.verdict(found) in DECIDED and self.side(found.estimate, found.draws.min(), found.draws.max()) in DECIDED
 
 
 def judge(claim: Claim, curves: Mapping[str, Algorithms]) -> dict[str, dict[str, Any]]:
-    """The claim's figure, interval and verdict under each protocol; none where an algorithm or a part of it is missing."""
+    """The figure, interval and verdict of a claim under each protocol. Protocols whose curves are too short are left out."""
     results = {}
     for protocol, algorithms in curves.items():
         if any(curve.grid[-1] < claim.needs for curve in algorithms.values()):
@@ -66,6 +67,7 @@ def judge(claim: Claim, curves: Mapping[str, Algorithms]) -> dict[str, dict[str,
 
 
 def show(number: Any, infinite: str = "∞") -> str:
+    """Format a figure with about three digits. `infinite`: the text for infinity."""
     value = float(number)
     if np.isnan(value):
         return "–"
@@ -75,6 +77,7 @@ def show(number: Any, infinite: str = "∞") -> str:
 
 
 def as_row(claim: Claim, env: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    """A claim with its results, as data for a report."""
     return {
         "id": f"{claim.id}@{env}",
         "env": env,
@@ -86,15 +89,15 @@ def as_row(claim: Claim, env: str, results: Mapping[str, Any]) -> dict[str, Any]
 
 
 def count_verdicts(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str, int]:
-    """How many rows end in each verdict under a protocol."""
+    """The number of rows with each verdict under a protocol."""
     found = [row["results"].get(protocol, {}).get("verdict", UNMEASURED) for row in rows]
     return {verdict: found.count(verdict) for verdict in VERDICTS}
 
 
 def multiplicity(rows: Sequence[Mapping[str, Any]], protocols: Mapping[str, str]) -> str:
-    """What the number of claims means for the verdicts on them; nothing where none was tested. `protocols`: their labels.
+    """A note on multiple testing, or an empty string if no claim was tested. `protocols`: their labels.
 
-    A claim was tested where its verdict comes from resamples, which those that compare two runs bit by bit do not.
+    A claim counts as tested if its verdict comes from resamples. Claims that compare two runs bit by bit are not counted.
     """
     parts = []
     for key, label in protocols.items():

@@ -1,8 +1,8 @@
-"""Who does the parts of a study: threads, processes that share a GPU, or a Ray cluster.
+"""Workers for the parts of a study: threads, processes that share a GPU, or a Ray cluster.
 
-A CPU runs two parts at once on threads: one compiles while the other runs. A GPU is mostly waited for: tracing and compiling
-take longer than the runs, and threads of one Python trace one after the other. So there each part is done by a process. A Ray
-cluster may have many machines, whose disks are their own: what a part returns is written here.
+On a CPU, two threads run two parts at once: one compiles while the other runs. On a GPU, tracing and compiling take longer than
+the runs, and the threads of one Python process cannot trace in parallel, so each part runs in a process. A Ray cluster may have
+many machines without a shared disk, so the output of a part is returned and written by this process.
 """
 
 import contextlib
@@ -15,32 +15,33 @@ from typing import Any
 
 import jax
 
+from stormpg.machine import retries
 from stormpg.machine.blocks import cores, lend
 from stormpg.machine.ray_cluster import cluster
 from stormpg.machine.xla import CACHE, keep_programs, understood
 from stormpg.studies.units import drop_programs
 
-GROUP = 8  # parts after which a process drops its compiled programs
-NO_TRIALS = ("xla_gpu_autotune_level", 0)  # XLA times variants of matrix products while others use the GPU, to no avail
-PROCESSES = 14  # that share a GPU, at most
-DEATHS = 5  # of the process or machine that works on a part, before it counts as failed; its own errors: `workspace.ATTEMPTS`
-DONE = itertools.count()  # the parts that a process of a cluster has done
+GROUP = 8  # number of parts after which a process drops its compiled programs
+NO_TRIALS = ("xla_gpu_autotune_level", 0)  # autotuning times kernels, which is useless while other processes use the GPU
+PROCESSES = 14  # maximum number of processes that share a GPU
+DONE = itertools.count()  # counts the parts that a process of a cluster has completed
 
 
 class Here:
-    """Threads or processes of this machine."""
+    """Workers on this machine: threads or processes."""
 
     @property
     def in_groups(self) -> bool:
-        """Whether this process compiles, and has to drop its programs now and then."""
+        """Whether parts run in groups, because this process compiles and has to drop its programs regularly."""
         return jax.default_backend() != "gpu"
 
     def pool(self, parts: int) -> Executor:
+        """An executor for this number of parts."""
         return ThreadPoolExecutor(2) if self.in_groups else processes(parts)
 
 
 class OnRay:
-    """The tasks of a Ray cluster."""
+    """Workers on a Ray cluster."""
 
     in_groups = False
 
@@ -48,12 +49,13 @@ class OnRay:
         self.ray = ray
 
     def pool(self, parts: int) -> Executor:
+        """An executor for this number of parts."""
         return RayPool(self.ray)
 
 
 @contextlib.contextmanager
 def workers(where: str | None) -> Iterator[Here | OnRay]:
-    """Those of this machine, or of the Ray cluster at `where`."""
+    """The workers of the Ray cluster at the address `where`, or of this machine if None."""
     if where is None:
         yield Here()
         return
@@ -62,29 +64,30 @@ def workers(where: str | None) -> Iterator[Here | OnRay]:
 
 
 class RayPool(Executor):
-    """Ray as `concurrent.futures` has it. A part whose process or machine dies is done again, elsewhere."""
+    """Ray as an executor. A part whose process or machine dies is run again elsewhere."""
 
     def __init__(self, ray: Any) -> None:
-        # Two at once for as many cores as there are here, as with threads; on smaller machines one at a time.
+        # A part takes half the cores of this machine, so that two run at once, as with threads. Smaller machines run one.
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
         share = min(max(cores() // 2, 1), max(machine.get("CPU", 1) for machine in machines))
-        options: dict[str, Any] = {"num_cpus": share, "max_retries": DEATHS}
+        options: dict[str, Any] = {"num_cpus": share, "max_retries": retries.CRASHES}
         if all("GPU" in machine for machine in machines):
             options["num_gpus"] = 1 / PROCESSES
-        self.ray, self.task, self.given = ray, ray.remote(**options)(there), ray.put((cores(), kept() is not None))
+        self.ray, self.task, self.given = ray, ray.remote(**options)(run_part), ray.put((cores(), cache_folder() is not None))
         self.parts: list[Any] = []
 
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future:
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
         self.parts.append(self.task.remote(self.given, work, arguments, more))
-        return self.parts[-1].future()
+        future: Future[Any] = self.parts[-1].future()
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         for part in self.parts if cancel_futures else ():
             self.ray.cancel(part, force=True)
 
 
-def there(given: tuple[int, bool], work: Callable[..., Any], arguments: Sequence[Any], more: dict[str, Any]) -> Any:
-    """A part, done as here: cut into the same blocks, on which the last bits of its numbers depend."""
+def run_part(given: tuple[int, bool], work: Callable[..., Any], arguments: Sequence[Any], more: dict[str, Any]) -> Any:
+    """Run a part on a cluster as on this machine, with the same blocks, which affect the last bits of the results."""
     count, keep = given
     lend(count)
     if keep:
@@ -95,18 +98,19 @@ def there(given: tuple[int, bool], work: Callable[..., Any], arguments: Sequence
 
 
 def stop(pool: Executor) -> None:
-    """At once where they are processes: what is half done has not got its name yet. Threads end their chunk."""
+    """Stop a pool. Processes are terminated, as unfinished output has no final name yet. Threads finish their chunk."""
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.terminate()
     pool.shutdown(wait=True, cancel_futures=True)
 
 
 def share_device() -> None:
-    """Several processes are to share a GPU, most of whose memory JAX would give to the first. Call it before JAX starts."""
+    """Let several processes share a GPU: JAX would give most memory to the first. Call this before JAX is initialised."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def processes(parts: int) -> Executor:
+    """A pool of processes that share a GPU."""
     cache = tuple(getattr(jax.config, name) for name in CACHE)
     spawn = multiprocessing.get_context("spawn")  # a GPU's driver does not survive a fork
     begin = (understood(*NO_TRIALS), cache)
@@ -114,7 +118,7 @@ def processes(parts: int) -> Executor:
 
 
 def begin_worker(no_trials: bool, cache: tuple[Any, ...]) -> None:
-    """A worker keeps what it compiles where its parent does. XLA reads its flags when it compiles for the first time."""
+    """Initialise a worker. It uses the compilation cache of its parent. XLA reads its flags at the first compilation."""
     flags = os.environ.get("XLA_FLAGS", "")
     if no_trials and "autotune" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --{NO_TRIALS[0]}={NO_TRIALS[1]}".strip()
@@ -122,6 +126,6 @@ def begin_worker(no_trials: bool, cache: tuple[Any, ...]) -> None:
         jax.config.update(name, value)
 
 
-def kept() -> str | None:
-    """The folder that compiled programs are kept in."""
+def cache_folder() -> str | None:
+    """The folder of the compilation cache, if there is one."""
     return getattr(jax.config, CACHE[0], None)

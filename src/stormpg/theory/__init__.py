@@ -1,4 +1,4 @@
-"""The theory on problems whose gradient is known exactly. Everything here is meant for float64.
+"""The paper's theory, checked on problems whose gradient is known exactly. All modules expect float64.
 
-Built on `engine` and `studies`. Called by the command `theory`.
+Built on `engine` and `studies`. Used by the command `theory`.
 """

@@ -1,14 +1,15 @@
-"""The adviser: what a pilot batch at ξ_0 says of a problem, and the settings that follow from it.
+"""The adviser: measures a problem with a pilot batch at ξ_0 and derives settings from the result.
 
-By theory: Corollary 1 with the paper's bounds, as stated (L_d) and as proved (C_γ), and with constants as measured at ξ_0.
+By theory: Corollary 1 with the paper's bounds, as stated (L_d) and as proved (C_γ), and with constants measured at ξ_0.
 
-In practice, without L_d: a step whose divergence is TRUST, for Adam, whose first step is η · sign(g). Let V be
-E‖d^{ξ'}(ξ) − d(ξ')‖² over such a step, σ² = Var d. By Lemma 4 the error settles near (ασ² + V/α)/B, which is least at
-α = √V/σ, where it is 2ασ²/B. S0 and B make the first error and that one as large as ‖∇L(ξ_0)‖².
+In practice, without L_d: η is chosen for Adam, whose first step is η · sign(g), so that the KL divergence of that step is
+TRUST. Let V be E‖d^{ξ'}(ξ) − d(ξ')‖² over such a step and σ² = Var d. By Lemma 4 the error settles near (ασ² + V/α)/B. The
+minimum is 2ασ²/B, at α = √V/σ. S0 and B are chosen so that the first error and this one equal ‖∇L(ξ_0)‖².
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,37 +28,37 @@ from stormpg.theory import tabular
 from stormpg.theory.bounds import Constants, Prescription, admissible, corollary, prescriptions
 from stormpg.trajectories import Trajectories, discounted
 
-TRUST = 0.01  # the divergence of a step, in nats for a step of the environment
-STEPS = 1000  # of the pilot at which scores are looked at
-CURVATURES = 50  # of these, at which the Hessian of log π is
-SMALLEST, LARGEST = 2, 100  # batches
+TRUST = 0.01  # KL divergence of one update, in nats per environment step
+STEPS = 1000  # number of steps of the pilot batch at which scores are computed
+CURVATURES = 50  # number of these steps at which the Hessian of log π is computed
+SMALLEST, LARGEST = 2, 100  # limits on batch sizes
 
 
 class Pilot(NamedTuple):
-    """What was seen at ξ_0."""
+    """The quantities measured at ξ_0."""
 
     trajectories: int
-    R: float  # the largest reward in size
-    M: float  # the largest score
-    N: float  # the largest eigenvalue of the Hessian of log π in size
+    R: float  # the largest absolute reward
+    M: float  # the largest norm of a score
+    N: float  # the largest absolute eigenvalue of the Hessian of log π
     value: float  # L(ξ_0)
-    gap: float  # a bound of L* − L(ξ_0)
+    gap: float  # an upper bound of L* − L(ξ_0)
     sigma2: float  # Var d
-    signal: float  # ‖∇L‖², less what the noise adds; below 0 where there is nothing but noise
-    eta: float  # of a step of Adam's kind with divergence TRUST
-    difference: float  # E‖d^{ξ'}(ξ) − d(ξ')‖² over such a step ...
-    distance: float  # ... and its squared length
-    phi2: float  # Var of a whole trajectory's weight over it
-    exact: tuple[str, ...] = ()  # those of the above that were computed, not sampled
+    signal: float  # ‖∇L‖², corrected for sampling noise; may be negative if the noise dominates
+    eta: float  # step size of a sign step (Adam's first step) with divergence TRUST
+    difference: float  # E‖d^{ξ'}(ξ) − d(ξ')‖² over such a step
+    distance: float  # the squared length of that step
+    phi2: float  # variance of the importance weight of a whole trajectory over that step
+    exact: tuple[str, ...] = ()  # names of the fields that were computed exactly, not sampled
 
     @property
     def ratio(self) -> float:
-        """Lemma 3's constant, as measured."""
+        """The measured value of Lemma 3's constant."""
         return self.difference / self.distance
 
 
 def pilot(env: AnyEnvironment, policy: Any, gamma: float, n: int, horizon: int, seed: int = 0) -> Pilot:
-    """Sample n trajectories at ξ_0 and measure."""
+    """Sample n trajectories at ξ_0 and measure the problem."""
     estimator = estimators.gpomdp(gamma)
     first, key = policy.init(jax.random.key(seed)), jax.random.key(seed + 1)
     if not env.in_jax:
@@ -65,63 +66,64 @@ def pilot(env: AnyEnvironment, policy: Any, gamma: float, n: int, horizon: int, 
     else:
         batch = jax.jit(lambda params, key: rollout(env, policy, params, key, n, horizon))(first, key)
     b = estimate(estimator, policy, first, batch, on_policy=True).baseline
-    d = jax.jit(lambda params: each(estimator, policy, params, batch, b)[0])(first)
+    d = jax.jit(lambda params: per_trajectory(estimator, policy, params, batch, b)[0])(first)
     sigma2 = float(d.var(axis=0, ddof=1).sum())
     mean, unravel = d.mean(axis=0), ravel_pytree(first)[1]
-    towards = unravel(jnp.sign(mean))
-    M, N, slope = at_steps(policy, first, towards, batch)
+    direction = unravel(jnp.sign(mean))
+    M, N, slope = at_steps(policy, first, direction, batch)
     eta = math.sqrt(2 * TRUST / slope) if slope > 0 else 0.01
-    other, weight = jax.jit(lambda params: each(estimator, policy, params, batch, b))(add(first, towards, eta))
+    moved = add(first, direction, eta)
+    other, weight = jax.jit(lambda params: per_trajectory(estimator, policy, params, batch, b))(moved)
     value = float(discounted(batch, gamma).sum(axis=1).mean())
-    most = float((batch.reward * batch.mask).max()) * float(np.sum(gamma ** np.arange(horizon)))
+    highest = float((batch.reward * batch.mask).max()) * float(np.sum(gamma ** np.arange(horizon)))
     found = Pilot(
         trajectories=n,
         R=float(jnp.abs(batch.reward).max()),
         M=M,
         N=N,
         value=value,
-        gap=max(most - value, 0.0),
+        gap=max(highest - value, 0.0),
         sigma2=sigma2,
         signal=float((mean**2).sum()) - sigma2 / n,
         eta=eta,
         difference=float(((other - d) ** 2).sum(axis=1).mean()),
-        distance=eta**2 * float(tree_vdot(towards, towards)),
+        distance=eta**2 * float(tree_vdot(direction, direction)),
         phi2=float(weight[:, -1].var(ddof=1)),
     )
-    return with_exact_parts(found, env, first, add(first, towards, eta), gamma, horizon, jnp.mean(b, axis=0))
+    return with_exact_parts(found, env, first, moved, gamma, horizon, jnp.mean(b, axis=0))
 
 
-def each(estimator: Estimator, policy: Any, params: Tree, batch: Trajectories, b: Array) -> tuple[Array, Array]:
-    """d^{ξ_0}(ξ) of every trajectory by itself, flat: [n, parameters], and its weights, [n, H]."""
+def per_trajectory(estimator: Estimator, policy: Any, params: Tree, batch: Trajectories, b: Array) -> tuple[Array, Array]:
+    """Return d^{ξ_0}(ξ) of each single trajectory, flattened to [n, parameters], and its weights, [n, H]."""
 
     def one(pair: tuple[Trajectories, Array]) -> tuple[Array, Array]:
         alone, baseline = jax.tree.map(lambda x: x[None], pair)
         found = estimate(estimator, policy, params, alone, baseline)
         return ravel_pytree(found.gradient)[0], found.weight[0]
 
-    return jax.lax.map(one, (batch, jnp.broadcast_to(b, batch.reward.shape)))
+    return cast(tuple[Array, Array], jax.lax.map(one, (batch, jnp.broadcast_to(b, batch.reward.shape))))
 
 
-def at_steps(policy: Any, params: Tree, towards: Tree, batch: Trajectories) -> tuple[float, float, float]:
-    """Over some of the steps: the largest score, the largest Hessian of log π, and the mean of (score · direction)²."""
+def at_steps(policy: Any, params: Tree, direction: Tree, batch: Trajectories) -> tuple[float, float, float]:
+    """Return the largest score, the largest Hessian of log π and the mean of (score · direction)² over a subset of steps."""
     live = np.argwhere(np.asarray(batch.mask) > 0)
     chosen = live[np.linspace(0, len(live) - 1, min(STEPS, len(live))).astype(int)]
     observation, action = (np.asarray(x)[chosen[:, 0], chosen[:, 1]] for x in (batch.observation, batch.action))
-    score = lambda params, s, a: jax.grad(policy.log_prob)(params, s, a)
+    score: Callable[..., Tree] = jax.grad(policy.log_prob)
 
-    def of(s: Array, a: Array) -> tuple[Array, Array]:
+    def size_and_slope(s: Array, a: Array) -> tuple[Array, Array]:
         found = score(params, s, a)
-        return norm(found), tree_vdot(found, towards)
+        return norm(found), tree_vdot(found, direction)
 
     def curvature(pair: tuple[Array, Array]) -> Array:
-        """By power iteration on products with the Hessian."""
+        """Return the norm of the Hessian at one step, by power iteration with Hessian-vector products."""
         s, a = pair
-        times = lambda v: jax.jvp(lambda p: score(p, s, a), (params,), (v,))[1]
-        unit = lambda v: jax.tree.map(lambda x: x / jnp.maximum(norm(v), 1e-30), v)
+        times: Callable[[Tree], Tree] = lambda v: jax.jvp(lambda p: score(p, s, a), (params,), (v,))[1]
+        unit: Callable[[Tree], Tree] = lambda v: jax.tree.map(lambda x: x / jnp.maximum(norm(v), 1e-30), v)
         start = unit(jax.tree.map(lambda x: jnp.ones_like(x) + 0.1 * jnp.arange(x.size).reshape(x.shape) % 0.7, params))
         return norm(times(jax.lax.fori_loop(0, 30, lambda _, v: unit(times(v)), start)))
 
-    sizes, slopes = jax.jit(jax.vmap(of))(observation, action)
+    sizes, slopes = jax.jit(jax.vmap(size_and_slope))(observation, action)
     some = slice(None, None, max(1, len(chosen) // CURVATURES))
     largest = jax.jit(lambda s, a: jax.lax.map(curvature, (s, a)).max())(observation[some], action[some])
     return float(sizes.max()), float(largest), float((slopes**2).mean())
@@ -130,7 +132,7 @@ def at_steps(policy: Any, params: Tree, towards: Tree, batch: Trajectories) -> t
 def with_exact_parts(
     found: Pilot, env: AnyEnvironment, first: Tree, moved: Tree, gamma: float, horizon: int, b: Array
 ) -> Pilot:
-    """`chain` is small enough to know: its numbers replace the sampled ones."""
+    """Replace sampled values by exact ones if the environment is `chain`, which is small enough to compute them."""
     if not isinstance(env, Environment) or env.name != "chain":
         return found
     tables = chain_tables(**env.settings)
@@ -150,15 +152,16 @@ def with_exact_parts(
 
 
 def constants_of(found: Pilot, gamma: float, horizon: int) -> Constants:
+    """The paper's constants, with the values of the pilot."""
     return Constants(found.R, found.M, found.N, found.sigma2, found.phi2, found.gap, gamma, horizon)
 
 
 def by_theory(found: Pilot, epsilon: float, gamma: float, horizon: int) -> dict[str, dict[str, Prescription]]:
-    """What theories prescribe, by variant and method: Corollary 1 as stated, as proved, and with measured constants."""
+    """Return the prescriptions by variant and method: Corollary 1 as stated, as proved, and with measured constants."""
     constants = constants_of(found, gamma, horizon)
     sigma2, gap = found.sigma2, max(found.gap, 1e-12)
     proved, smoothness = math.sqrt(constants.difference(printed=False)), constants.smoothness
-    # E‖d^{ξ'}(ξ) − d(ξ')‖² is at least ‖∇L(ξ) − ∇L(ξ')‖², so that its root stands for the smoothness too.
+    # E‖d^{ξ'}(ξ) − d(ξ')‖² is at least ‖∇L(ξ) − ∇L(ξ')‖², so its root is used as the smoothness too.
     local = math.sqrt(found.ratio)
     made = {"proved": prescriptions(epsilon, sigma2, gap, proved, smoothness)}
     if constants.L_d < math.inf:
@@ -167,12 +170,12 @@ def by_theory(found: Pilot, epsilon: float, gamma: float, horizon: int) -> dict[
 
 
 def trusted(chosen: Prescription, C_gamma: float) -> bool:
-    """Whether αB ≥ 4C_γ²η²; rounding apart."""
+    """Whether αB ≥ 4C_γ²η², up to rounding errors."""
     return chosen.alpha is None or admissible(chosen.alpha, chosen.B or 1, chosen.eta * (1 - 1e-9), C_gamma)
 
 
 def in_practice(found: Pilot) -> dict[str, Any]:
-    """S0, B, α and η for STORM-PG with Adam, from the pilot alone."""
+    """Return S0, B, α and η for STORM-PG with Adam, from the pilot alone."""
     alpha = min(max(math.sqrt(found.difference / found.sigma2), 0.05), 1.0) if found.sigma2 > 0 else 1.0
     share = found.sigma2 / found.signal if found.signal > 0 else math.inf
     S0 = round(min(max(share, 5), LARGEST))

@@ -1,9 +1,9 @@
-"""A batch of n trajectories of a small finite process as counts: the same law, at a cost that does not depend on n.
+"""Batches of n trajectories of a small finite process, sampled as counts: same distribution, at a cost independent of n.
 
-All K trajectories of H steps are the leaves of a tree. n trajectories are split among the first states, each part among the
-actions, each part among the next states, and so on: binomial numbers all the way down. What comes out is a `Trajectories` of
-all K leaves in which the rewards of leaf k are multiplied by K c_k/n. Estimators without a baseline are means over trajectories
-of what is linear in rewards, so that on it they are exactly the mean over the n trajectories.
+All K trajectories of H steps are the leaves of a tree. The n trajectories are split among the first states, each part among
+the actions, each part among the next states, and so on, with binomial draws. The result is a `Trajectories` of all K leaves
+in which the rewards of leaf k are multiplied by K c_k/n, where c_k is the count of the leaf. Estimators without a baseline
+are means over trajectories and linear in the rewards, so on this batch they equal the mean over the n trajectories exactly.
 """
 
 from typing import Any, NamedTuple
@@ -22,19 +22,19 @@ from stormpg.trajectories import Trajectories
 
 
 class Branches(NamedTuple):
-    """A finite process without terminal states, of whose next states only the possible ones are kept."""
+    """A finite process without terminal states, with only the next states that have positive probability."""
 
     tables: Tables
     ahead: np.ndarray  # [S, A, branching] the next states
-    chance: np.ndarray  # [S, A, branching] and their probabilities
+    chance: np.ndarray  # [S, A, branching] their probabilities
 
 
 def branches(tables: Tables) -> Branches:
-    """InputError where an episode can end, or where the number of next states differs."""
+    """Return the branches of a process. InputError if it has terminal states or the number of next states differs."""
     possible = (tables.P > 0).sum(axis=2)
     if tables.terminal.any() or (possible != possible.flat[0]).any():
         raise InputError(
-            "counts need a process without terminal states and with as many next states everywhere; "
+            "counts need a process without terminal states and with the same number of next states everywhere; "
             f"got {int(tables.terminal.sum())} terminal states and between {possible.min()} and {possible.max()} next states."
         )
     ahead = np.sort(np.argsort(-tables.P, axis=2, kind="stable")[:, :, : possible.flat[0]], axis=2)
@@ -42,7 +42,7 @@ def branches(tables: Tables) -> Branches:
 
 
 def split(key: Array, counts: Array, chance: Array) -> Array:
-    """Counts [...] among outcomes with these probabilities [..., outcomes]: one binomial after the other."""
+    """Split counts [...] among outcomes with these probabilities [..., outcomes], by successive binomial draws."""
     left, remaining, parts = counts, jnp.ones_like(counts), []
     for outcome, own in enumerate(jax.random.split(key, chance.shape[-1] - 1)):
         p = jnp.clip(chance[..., outcome] / jnp.maximum(remaining, 1e-300), 0.0, 1.0)
@@ -53,7 +53,7 @@ def split(key: Array, counts: Array, chance: Array) -> Array:
 
 
 def batch(process: Branches, policy: Any, params: Tree, key: Array, n: Array | float, horizon: int) -> Trajectories:
-    """n trajectories under π_ξ, ξ = `params`, as the leaves of the tree with their rewards scaled."""
+    """Return n trajectories under π_ξ, ξ = `params`, as the leaves of the tree with scaled rewards."""
     rho = process.tables.rho
     ahead, chance, R = jnp.asarray(process.ahead), jnp.asarray(process.chance), jnp.asarray(process.tables.R)
     pi, n = probabilities(params), jnp.asarray(n, dtype=jnp.result_type(float))
@@ -61,7 +61,7 @@ def batch(process: Branches, policy: Any, params: Tree, key: Array, n: Array | f
     state = jnp.arange(len(rho))
     counts = split(keys[0], n, jnp.asarray(rho))
     each = ahead.shape[1] * ahead.shape[2]
-    steps: list[list[Array]] = []  # state, action and reward of the leaves so far
+    steps: list[list[Array]] = []  # state, action and reward of the leaves at each step so far
     for h in range(horizon):
         counts = split(keys[1 + 2 * h], counts, pi[state])
         counts = split(keys[2 + 2 * h], counts, chance[state]).ravel()

@@ -1,7 +1,8 @@
-"""The library's own iterations on problems whose gradient is known: many problems, settings and seeds at once.
+"""Training runs on problems whose gradient is known, for many problems, settings and seeds at once.
 
-`train` compiles a program for every environment. Here the arrays of a problem are traced, so that all problems of a shape
-share one; what is run is the same (`compiled.unit`), and what is recorded comes from a step that remembers (`tracking`).
+`train` compiles a program for every environment. Here the arrays of a problem are traced, so all problems of the same shape
+share one program. The iterations are those of the library (`engine.compiled_loop`). A step that records its inputs
+(`recording`) provides the measurements.
 """
 
 import dataclasses
@@ -28,12 +29,12 @@ from stormpg.theory.counts import Branches, batch
 from stormpg.theory.recording import Record, recorded
 from stormpg.trajectories import RUNS
 
-LARGE, SMALL = 2, 1  # batch sizes that stand for traced ones
-FOR_EVER = Budget(2**30)  # trajectories: no budget ends these runs
+LARGE, SMALL = 2, 1  # placeholders for traced batch sizes
+NO_LIMIT = Budget(2**30)  # trajectories: large enough to never stop a run
 
 
 class Problem(NamedTuple):
-    """What a run needs to know of a problem."""
+    """The parts of a problem that a run needs."""
 
     env: Environment
     policy: Any
@@ -42,7 +43,7 @@ class Problem(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Finite:
-    """Finite decision processes with soft-max tables. A problem is (`Tables`, standard deviation of noise on rewards)."""
+    """Finite decision processes with soft-max tables. A problem is (`Tables`, standard deviation of the reward noise)."""
 
     horizon: int
     gamma: float
@@ -55,10 +56,10 @@ class Finite:
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """Finite processes whose batches are drawn as counts. A problem is (`Branches`, size of large batches, of small ones).
+    """Finite processes whose batches are sampled as counts. A problem is (`Branches`, size of large batches, of small ones).
 
-    The sizes are traced: whatever they are, a program is the same, and so is what it costs. The algorithm's own S0 is LARGE
-    and its B SMALL, which say which of the two is meant.
+    The sizes are traced, so the program and its cost do not depend on them. The algorithm itself has S0 = LARGE and
+    B = SMALL, which tell the two kinds of batches apart.
     """
 
     horizon: int
@@ -93,7 +94,7 @@ Family = Finite | Counted | Linear
 
 
 def watched_setup(family: Family, data: Any, algorithm: Algorithm) -> Setup:
-    """A problem, and the algorithm with a step that remembers the iterations of one unit."""
+    """The setup of a run whose step records the iterations of one schedule unit."""
     problem = family(data)
     length = sum(times for _, times in algorithm.schedule.unit)
     return Setup(problem.env, family.horizon, problem.policy, recorded(algorithm, problem.gradient, length))
@@ -101,27 +102,27 @@ def watched_setup(family: Family, data: Any, algorithm: Algorithm) -> Setup:
 
 @functools.partial(Program, options=ONCE, static_argnames=("family",))
 def start(family: Family, data: Any, algorithms: Algorithm, seeds: Array) -> State:
-    """The states of all runs, after the iterations that come before the units."""
+    """Return the states of all runs after the iterations that precede the schedule's units."""
 
     def one(data: Any, algorithm: Algorithm, seed: Array) -> State:
         setup = watched_setup(family, data, algorithm)
         state, first = begin(setup, seed), algorithm.schedule.first
-        return follow(first, setup, state, FOR_EVER)[0] if first else state
+        return follow(first, setup, state, NO_LIMIT)[0] if first else state
 
     return jax.vmap(one, axis_name=RUNS)(data, algorithms, seeds)
 
 
 @functools.partial(jax.jit, static_argnames=("family", "units", "what"))
-def onwards(
+def advance(
     family: Family, data: Any, algorithms: Algorithm, states: State, units: int, what: tuple[str, ...]
 ) -> tuple[State, dict[str, Any]]:
-    """So many units more, and what was seen in them, each [runs, iterations, ...]."""
+    """Run `units` more units. Return the states and the recorded quantities `what`, each [runs, iterations, ...]."""
 
     def one(data: Any, algorithm: Algorithm, state: State) -> tuple[State, dict[str, Any]]:
         setup = watched_setup(family, data, algorithm)
 
         def step(state: State, _: None) -> tuple[State, dict[str, Any]]:
-            state = follow(algorithm.schedule.unit, setup, state, FOR_EVER)[0]
+            state = follow(algorithm.schedule.unit, setup, state, NO_LIMIT)[0]
             return state, seen(state.step, what)
 
         state, found = jax.lax.scan(step, state, length=units)
@@ -131,6 +132,7 @@ def onwards(
 
 
 def seen(record: Record, what: tuple[str, ...]) -> dict[str, Any]:
+    """The recorded quantities with these names."""
     return {name: getattr(record, name) for name in what}
 
 
@@ -146,16 +148,20 @@ class Descent:
         what: tuple[str, ...] = ("gradient",),
         paired: bool = False,
     ) -> None:
-        """`paired`: each problem has an algorithm of its own, so that the second axis is of length one."""
+        """Start the runs.
+
+        what     names of the fields of `Record` to keep
+        paired   each problem has its own algorithm, so the second axis has length one
+        """
         self.family, self.what, self.schedule = family, what, algorithms[0].schedule
         self.shape = len(problems), 1 if paired else len(algorithms), len(seeds)
         numbers = [x.ravel() for x in np.meshgrid(*(np.arange(n) for n in self.shape), indexing="ij")]
         numbers[1] = numbers[0] if paired else numbers[1]
-        choose = lambda many, which: jax.tree.map(lambda *x: np.stack(x)[which], *many)
+        choose: Callable[[Sequence[Tree], Any], Tree] = lambda many, which: jax.tree.map(lambda *x: np.stack(x)[which], *many)
         self.data, self.algorithms = choose(problems, numbers[0]), jax.tree.map(lambda x: x[numbers[1]], stack(algorithms))
         self.states = start(family, self.data, self.algorithms, np.asarray(seeds, np.int32)[numbers[2]])
         self.found: dict[str, list[Any]] = {name: [] for name in what}
-        if self.schedule.first:  # it is over: runs that differ in it only continue with one program
+        if self.schedule.first:  # already done; without it, runs that differ only in it share one program from here on
             self.algorithms = dataclasses.replace(self.algorithms, schedule=once(self.schedule.B, self.schedule.B))
             self._note(seen(self.states.step, what))
 
@@ -164,21 +170,22 @@ class Descent:
             self.found[name].append(jax.tree.map(lambda x: np.asarray(x).reshape(*self.shape, *x.shape[1:]), value))
 
     def go_on(self, units: int) -> "Descent":
-        """So many units more. Another number of units is another program."""
-        self.states, found = onwards(self.family, self.data, self.algorithms, self.states, units, self.what)
+        """Run this number of units more. Each different number of units compiles a new program."""
+        self.states, found = advance(self.family, self.data, self.algorithms, self.states, units, self.what)
         self._note(found)
         return self
 
     def __getitem__(self, name: str) -> Any:
+        """A recorded quantity over all iterations so far."""
         return jax.tree.map(lambda *parts: np.concatenate(parts, axis=3), *self.found[name])
 
     @property
     def trajectories(self) -> np.ndarray:
-        """Sampled up to and with each iteration."""
+        """The number of trajectories sampled up to and including each iteration."""
         count = sum(jax.tree.leaves(part)[0].shape[3] for part in self.found[self.what[0]])
         return sampled(self.schedule, self.schedule.S0, self.schedule.B, count)
 
 
 def sampled(schedule: Schedule, S0: int, B: int, count: int) -> np.ndarray:
-    """The trajectories up to and with each of `count` iterations, with batches of these sizes."""
+    """Return the number of trajectories up to and including each of `count` iterations, with batches of these sizes."""
     return np.cumsum(np.where(schedule.larges(count), S0, B))

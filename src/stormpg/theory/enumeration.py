@@ -1,4 +1,4 @@
-"""A tiny decision process with every trajectory written out, so that expectations are sums and not samples."""
+"""Small decision processes with all trajectories enumerated, so expectations are sums instead of sample means."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -13,13 +13,14 @@ from stormpg.trajectories import Trajectories
 
 
 class Enumerated(NamedTuple):
-    """All trajectories of a process, and the part of their probability that no policy changes."""
+    """All trajectories of a process, and the factor of their probability that does not depend on the policy."""
 
-    trajectories: Trajectories  # log_prob is 0 here
+    trajectories: Trajectories  # with log_prob 0
     dynamics: np.ndarray  # ρ(s_0) Π P(s_{h+1}|s_h, a_h)
 
 
 def enumerate_trajectories(tables: Tables, horizon: int) -> Enumerated:
+    """Return all trajectories with positive probability."""
     found: list[tuple[list[tuple[int, int, float]], float]] = []
 
     def extend(state: int, steps: list[tuple[int, int, float]], probability: float) -> None:
@@ -43,24 +44,25 @@ def enumerate_trajectories(tables: Tables, horizon: int) -> Enumerated:
 
 
 def small_chain(horizon: int, states: int = 3) -> Enumerated:
+    """Return all trajectories of a `chain` with few states."""
     return enumerate_trajectories(chain_tables(states, slip=0.3), horizon)
 
 
 def sampled_by(policy: Any, params: Any, every: Enumerated) -> tuple[Trajectories, jax.Array]:
-    """The trajectories with their log_prob under these parameters, and their probabilities."""
+    """Return the trajectories with their log_prob under these parameters, and their probabilities."""
     log_prob = log_probs(policy, params, every.trajectories)
     return every.trajectories._replace(log_prob=log_prob), jnp.asarray(every.dynamics) * jnp.exp(log_prob.sum(axis=1))
 
 
 def objective(policy: Any, params: Any, every: Enumerated, gamma: float) -> jax.Array:
-    """L(ξ), equation (2), by summing over all trajectories."""
+    """L(ξ), equation (2), as a sum over all trajectories."""
     trajectories, probability = sampled_by(policy, params, every)
     discount = gamma ** jnp.arange(trajectories.reward.shape[1])
     return (probability * (trajectories.reward * discount).sum(axis=1)).sum()
 
 
 def expectation_over_batches(function: Any, trajectories: Trajectories, probability: jax.Array, n: int) -> Any:
-    """E[function(batch)] over batches of n independent trajectories: all of them, weighted by probability."""
+    """E[function(batch)] over batches of n independent trajectories, as a sum over all possible batches."""
     count = len(probability)
     index = jnp.stack(jnp.meshgrid(*[jnp.arange(count)] * n, indexing="ij"), axis=-1).reshape(-1, n)
     values = jax.lax.map(lambda i: function(jax.tree.map(lambda x: x[i], trajectories)), index, batch_size=2048)

@@ -1,4 +1,4 @@
-"""What the measurements of the laboratory say: the whole report, of which `inequalities` has the lemmas' part."""
+"""The report on the laboratory's measurements. `inequalities` makes the part on the lemmas."""
 
 import itertools
 import math
@@ -21,27 +21,27 @@ from stormpg.theory.inequalities import PROTOCOLS, constants_table, exact_claims
 from stormpg.theory.laboratory import Size
 
 NOTES = (
-    "Problems: Garnet processes of 3 states, 2 actions and 2 steps (γ = 0.9) with soft-max tables, each from its seed; random "
-    "linear systems for one of the tracking errors and for the map. All in float64, all gradients exact.",
-    "Ratios of left to right side: an inequality holds where its ratio is at most 1. Intervals are bootstraps over seeds; "
-    "Lemmas 2 and 3 are exact and have none. Where the printed C_γ is needed along runs, φ² is taken as 1.",
+    "Problems: Garnet processes with 3 states, 2 actions and 2 steps (γ = 0.9) and soft-max tables, each generated from its "
+    "seed; random linear systems for one of the tracking errors and for the map. All in float64, all gradients exact.",
+    "Ratios are left side over right side: an inequality holds if its ratio is at most 1. Intervals are bootstrap intervals "
+    "over seeds; Lemmas 2 and 3 are exact and have none. If the printed C_γ is needed along runs, φ² is set to 1.",
     "N(ε) is the number of trajectories until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far. Prescribed settings "
-    "take σ², smoothness and Lemma 3's constant as measured: with the paper's bounds the numbers are out of reach.",
-    "Tuned, the theory's own criterion is met soonest by long steps: soft-max tables are driven to where gradients and their "
-    "noise vanish together, whatever is tracked. Slopes of prescribed settings say what theories say, not what is fast.",
-    "The map is on random linear systems, whose noise stays: trajectories until E‖∇L(ξ_t)‖² ≤ ε² at an iterate. Each method "
-    "has eighteen settings, half of the seeds choose and the other half is shown. Above 1 STORM-PG is ahead.",
+    "use measured values of σ², the smoothness and Lemma 3's constant: with the paper's bounds the numbers are out of reach.",
+    "With tuned settings, large steps meet the theory's criterion first: soft-max tables move to where gradients and their "
+    "noise vanish together, with any tracker. Slopes of prescribed settings test the theories, not which method is fast.",
+    "The map uses random linear systems, whose noise does not vanish: trajectories until E‖∇L(ξ_t)‖² ≤ ε² at an iterate. Each "
+    "method has eighteen settings. Half of the seeds select, the other half is shown. Above 1 STORM-PG is ahead.",
 )
-OFF_SCALE = 1e9  # what no axis shows
+OFF_SCALE = 1e9  # larger values are not drawn
 
 
 def on_scale(values: Sequence[float]) -> list[float | None]:
-    """None for what no axis can show: a seed that has left all bounds takes its mean along."""
+    """Replace values too large to draw by None. One diverged seed makes the mean that large."""
     return [value if value < OFF_SCALE else None for value in values]
 
 
 def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """E‖g − ∇L‖² of every method, and a table of its parts over whole runs."""
+    """Charts of E‖g − ∇L‖² of every method, and a table of its parts over whole runs."""
     charts, rows = [], []
     for kind, words in (("finite", "a Garnet process"), ("linear", "a linear system")):
         series = []
@@ -55,36 +55,34 @@ def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, A
         if bound:
             series.append({"name": "Lemma 4 for storm-pg", "x": series[-1]["x"], "estimate": bound})
         title = f"E‖g − ∇L‖² on {words}"
-        note = (
-            "A gap: a seed has left all bounds and takes the mean with it."
-            if any(None in s["estimate"] for s in series)
-            else ""
-        )
+        note = "A gap: a seed has diverged, so the mean is off the scale." if any(None in s["estimate"] for s in series) else ""
         charts.append(line_chart("Tracking error", title, "trajectories sampled", "squared error", "y", series, note))
     heads = ["method", "error E‖g − ∇L‖²", "bias, squared", "variance", "E‖∇L‖²", "settings"]
-    caption = "Means over whole runs at equal trajectories, with intervals over seeds; bias: what the memory carries along"
+    caption = "Means over whole runs at equal trajectories, with intervals over seeds; bias: error carried over by the memory"
     return charts, {"title": "Tracking error and its parts", "caption": caption, "heads": heads, "rows": rows}
 
 
 def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """N(ε) and its slopes."""
+    """Charts of N(ε), and a table of its slopes."""
     charts, rows = [], []
     for way, words in (("prescribed", "settings that the theories prescribe"), ("tuned", "settings tuned equally")):
         series = []
         for name in size.compared:
             part = found[f"rates/{way}/{name}.json"]
-            mean = lambda key, part=part: np.exp(np.mean([np.log(p[key]) for p in part["problems"]], axis=0))
-            bands = {key: mean(source) for key, source in (("estimate", "numbers"), ("low", "low"), ("high", "high"))}
+            bands = {
+                key: np.exp(np.mean([np.log(p[source]) for p in part["problems"]], axis=0))
+                for key, source in (("estimate", "numbers"), ("low", "low"), ("high", "high"))
+            }
             series.append({"name": name, "x": part["share"][::-1], **{key: band[::-1] for key, band in bands.items()}})
             steep = rates.together(part["problems"])
             single = ", ".join("–" if math.isnan(p["slope"]) else f"{p['slope']:.2f}" for p in part["problems"])
             missing = sum(not math.isfinite(n) for p in part["problems"] for n in p["numbers"])
             cell = f"{float(steep.estimate):.2f} ({float(steep.low):.2f} to {float(steep.high):.2f})"
             if lost := rates.undefined(part["problems"]):
-                cell += f"; {lost} of {rates.RESAMPLES} resamples do not get there"
+                cell += f"; undefined in {lost} of {rates.RESAMPLES} resamples"
             rows.append([f"{name}, {way}", f"{rates.CLAIMED[name]:.2f}", cell, single, str(missing)])
         title = f"N(ε) with {words}"
-        note = "Geometric means over the problems; a gap: not reached on all of them."
+        note = "Geometric means over the problems. A gap: not reached on every problem."
         charts.append(line_chart("Rates", title, "ε / ‖∇L(ξ₀)‖", "trajectories", "xy", series, note))
     heads = ["method and settings", "claimed exponent", "measured slope", "slope on each problem", "ε not reached"]
     caption = "Slope of log N(ε) over log ε: the mean over problems, with an interval over seeds"
@@ -92,17 +90,17 @@ def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, An
 
 
 def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """GPOMDP's trajectories over STORM-PG's; a table of the cells with their intervals."""
+    """Maps of GPOMDP's trajectories over STORM-PG's, and a table of the cells with their intervals."""
     charts: list[dict[str, Any]] = []
     rows, ahead = [], []
     for (e, share), B in itertools.product(enumerate(payoff.SHARES), size.batches):
         z: list[list[Any]] = [[None for _ in size.horizons] for _ in size.noises]
-        told = [[False for _ in size.horizons] for _ in size.noises]
+        decided = [[False for _ in size.horizons] for _ in size.noises]
         for j, horizon in enumerate(size.horizons):
             plain, reduced = (found[f"map/{name}-{horizon}-{B}.json"] for name in ("gpomdp", "storm-pg"))
             for i, noise in enumerate(size.noises):
-                mine = lambda part, i=i, e=e: [cell[e] for cell in part["cells"][i :: len(size.noises)]]
-                result = payoff.ratio(mine(plain), mine(reduced), plain["most"])
+                of_plain, of_reduced = ([cell[e] for cell in part["cells"][i :: len(size.noises)]] for part in (plain, reduced))
+                result = payoff.ratio(of_plain, of_reduced, plain["most"])
                 z[i][j] = result["ratio"]
                 shown = "neither" if result["ratio"] is None else f"{result['ratio']:.2f}"
                 between = "" if result["ratio"] is None else f"{result['low']:.2f} to {result['high']:.2f}"
@@ -110,24 +108,24 @@ def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any
                 rows.append([f"{share:g}", str(B), str(horizon), f"{noise:g}", shown, between, never])
                 if result["ratio"] is not None:
                     ahead.append((result["low"] > 1, result["high"] < 1))
-                    told[i][j] = any(ahead[-1])
-        axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "noise of the system", "y": list(size.noises)}
+                    decided[i][j] = any(ahead[-1])
+        axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "system noise", "y": list(size.noises)}
         title = f"ε = {share:g} ‖∇L(ξ₀)‖, batches of {B}"
-        marks = {"marked": told, "note": "A star: 1 is outside the interval."}
+        marks = {"marked": decided, "note": "A star: 1 is outside the interval."}
         about = {"section": "Where variance reduction pays", "title": title, "label": "ratio"}
         charts.append({**about, "final": z, **axes, **marks})
     better, worse = (sum(pair[i] for pair in ahead) for i in range(2))
     count = len(rows)
     caption = (
-        f"GPOMDP's trajectories over STORM-PG's. Of {count} cells STORM-PG is ahead in {better} and behind in {worse} beyond "
-        f"its interval; in {len(ahead) - better - worse} it cannot be told, in {count - len(ahead)} neither got there"
+        f"GPOMDP's trajectories over STORM-PG's. Of {count} cells, STORM-PG is significantly ahead in {better} and behind in "
+        f"{worse}; {len(ahead) - better - worse} are undecided, and in {count - len(ahead)} neither method reached ε"
     )
     heads = ["ε / ‖∇L(ξ₀)‖", "B", "horizon", "noise", "ratio", "interval", "never reached (GPOMDP / STORM-PG)"]
     return charts, {"title": "Where variance reduction pays", "caption": caption, "heads": heads, "rows": rows}
 
 
 def adviser_table(found: Mapping[str, Any], size: Size) -> dict[str, Any]:
-    """The mean return over whole runs with each choice of settings."""
+    """A table of the mean return over whole runs with each choice of settings."""
     rows = []
     for env in size.environments:
         part = found[f"adviser/{env}.json"]
@@ -139,22 +137,22 @@ def adviser_table(found: Mapping[str, Any], size: Size) -> dict[str, Any]:
             cells.append(f"{float(estimate):.4g} ({float(low):.4g} to {float(high):.4g}); {shown}")
         rows.append([env, *cells])
     caption = (
-        f"Mean return over whole runs of STORM-PG, {size.advised_seeds} seeds. The adviser sees {size.pilot} trajectories "
-        "first, which its runs do not count; a search of 12 settings sees some thousands"
+        f"Mean return over whole runs of STORM-PG, {size.advised_seeds} seeds. The adviser samples {size.pilot} "
+        "trajectories first, which are not counted in its runs; a search over 12 settings samples several thousand"
     )
     heads = ["environment", "the adviser, in practice", "the paper's table, or the defaults", "the best of a search"]
-    return {"title": "The adviser beside the tables and a search", "caption": caption, "heads": heads, "rows": rows}
+    return {"title": "The adviser compared with the tables and a search", "caption": caption, "heads": heads, "rows": rows}
 
 
 def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> dict[str, Any]:
-    """The whole report, in plain Python."""
+    """Return the whole report as plain Python objects."""
     tracking, parts = error_charts(found, size)
     speeds, slopes = rate_charts(found, size)
     cells, cell_table = map_charts(found, size)
-    return simple(
+    made: dict[str, Any] = simple(
         {
             "title": "The theory of STORM-PG, on problems whose gradient is known",
-            "subtitle": f"{size.problems} random problems; every inequality with both of its sides; slopes as they are.",
+            "subtitle": f"{size.problems} random problems. Both sides of every inequality, and the measured slopes.",
             "protocols": PROTOCOLS,
             "claims": exact_claims(found) + run_claims(found),
             "charts": [*lemma_charts(found), *tracking, *speeds, *cells],
@@ -164,17 +162,18 @@ def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> di
             "versions": versions(),
         }
     )
+    return made
 
 
 def report(workspace: Workspace, size: Size, commands: Sequence[str]) -> dict[str, Any]:
-    """Measure what is missing, write the report, and return what it says."""
+    """Measure what is missing, write the report, and return its content."""
     data = content(laboratory.run(workspace, size), size, commands)
     write(data, workspace.root)
     return data
 
 
 def write(data: Mapping[str, Any], folder: Path) -> None:
-    """report.html, tables.md, claims.json, and a figure for each section."""
+    """Write report.html, tables.md, claims.json, and a figure for each section."""
     files.write_json(folder / "claims.json", data["claims"])
     files.write_text(folder / "tables.md", markdown(data))
     for section in dict.fromkeys(chart["section"] for chart in data["charts"]):

@@ -1,4 +1,4 @@
-"""Everything that the theory can be asked, in one folder: what is measured, in which sizes. `findings` says what it means."""
+"""All measurements of the theory in one folder: what is measured, and in which sizes. `findings` makes the report."""
 
 import dataclasses
 import functools
@@ -19,40 +19,40 @@ from stormpg.studies.units import Unit
 from stormpg.studies.workspace import Workspace
 from stormpg.theory import advice, lemmas, payoff, rates, tracking_error
 
-GAMMA = 0.99  # of the adviser's environments
-ENVIRONMENTS = {  # trajectories that each setting is given; of a search, 12 configurations with a third of the seeds
+GAMMA = 0.99  # for the adviser's environments
+ENVIRONMENTS = {  # trajectories per run; a search tries 12 configurations with a third of the seeds
     "cartpole-continuous": 500,
     "cartpole": 500,
     "rllab-cartpole": 500,
     "rllab-mountain-car": 200,
     "lqr": 500,
 }
-GROUP = 8  # parts after which compiled programs are dropped
+GROUP = 8  # number of parts after which compiled programs are dropped
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The size of the laboratory."""
 
-    pairs: int = 200  # of points, for Lemmas 2 and 3
+    pairs: int = 200  # pairs of points for Lemmas 2 and 3
     problems: int = 4
-    grid_problems: int = 2  # on which Lemmas 4 and 5 and Theorem 1 are tried
-    seeds: int = 8  # of rates and map; twice as many where half of them choose
-    many_seeds: int = 32  # of runs for Lemmas 4 and 5, Theorem 1 and tracking errors
-    T: int = 300  # iterations of these
-    tracked: int = 2000  # trajectories of tracking errors
-    points: int = 5  # ε of the rates ...
-    decades: float = 1.5  # ... over so many powers of ten
-    prescribed_seeds: int = 8  # of rates with prescribed settings, whose batches are large
-    prescribed: int = 400_000  # iterations of a run, at most; and trajectories of the others:
-    tuned: int = 15_000
-    mapped: int = 2500
-    noises: tuple[float, ...] = payoff.NOISES  # of the map, with these horizons and batches
+    grid_problems: int = 2  # problems for Lemmas 4 and 5 and Theorem 1
+    seeds: int = 8  # seeds for rates and map; twice as many if half of them select settings
+    many_seeds: int = 32  # seeds for Lemmas 4 and 5, Theorem 1 and tracking errors
+    T: int = 300  # iterations for Lemmas 4 and 5 and Theorem 1
+    tracked: int = 2000  # trajectories for tracking errors
+    points: int = 5  # number of values of ε for the rates
+    decades: float = 1.5  # range of these values, in powers of ten
+    prescribed_seeds: int = 8  # seeds for rates with prescribed settings, whose batches are large
+    prescribed: int = 400_000  # most iterations of a run with prescribed settings
+    tuned: int = 15_000  # trajectories of a run with tuned settings
+    mapped: int = 2500  # trajectories of a run of the map
+    noises: tuple[float, ...] = payoff.NOISES  # of the map, as are the horizons and batches below
     horizons: tuple[int, ...] = payoff.HORIZONS
     batches: tuple[int, ...] = payoff.BATCHES
     grid_batches: tuple[int, ...] = lemmas.BATCHES
-    methods: tuple[str, ...] = tuple(tracking_error.SETTINGS)  # whose tracking errors are measured ...
-    compared: tuple[str, ...] = rates.METHODS  # ... and whose rates
+    methods: tuple[str, ...] = tuple(tracking_error.SETTINGS)  # methods whose tracking errors are measured
+    compared: tuple[str, ...] = rates.METHODS  # methods whose rates are measured
     pilot: int = 100
     environments: tuple[str, ...] = tuple(ENVIRONMENTS)
     advised_seeds: int = 12
@@ -70,7 +70,7 @@ SIZES = {
 
 
 def measures(size: Size) -> dict[str, Callable[[], Any]]:
-    """What is measured, by file."""
+    """Return all measurements, by file name."""
     made: dict[str, Callable[[], Any]] = {}
     methods = [name for name in rates.SLOWEST_FIRST if name in size.compared]
     for point, share in reversed(list(enumerate(rates.shares_of(size.points, size.decades)))):
@@ -102,25 +102,29 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
 
 
 def prescribed_file(name: str, point: int) -> str:
+    """The file of a method's rate at one ε."""
     return f"rates/prescribed/{name}-{point}.json"
 
 
 def cells(size: Size) -> list[tuple[str, int, int]]:
-    """The slowest first, so that no core waits at the end."""
+    """The parts of the map: method, horizon and B. Slowest first, so that no core is idle at the end."""
     return [(name, h, B) for h in reversed(size.horizons) for B in size.batches for name in ("gpomdp", "storm-pg")]
 
 
 def pilot(env: str, n: int) -> dict[str, Any]:
-    """A pilot batch, and the settings that it advises in practice."""
+    """Return the measurements of a pilot batch and the settings that the adviser recommends in practice."""
     problem = make(env)
     found = advice.pilot(problem, policy_for(problem), GAMMA, n, problem.horizon)
     return {"pilot": found._asdict(), "settings": advice.in_practice(found)}
 
 
 def advised_units(size: Size, env: str, settings: Any) -> dict[str, list[Unit]]:
-    """The runs in which the adviser's settings are compared with the paper's (or the defaults) and with a search."""
+    """The runs that compare the adviser's settings with the paper's (or the defaults) and with a search."""
     seeds, trajectories = size.advised_seeds, ENVIRONMENTS.get(env, 100)
-    unit = lambda how, chosen: Unit(f"adviser/runs/{env}/{how}", env, "storm-pg", (chosen,), trajectories, seeds, FRESH_SEED)
+
+    def unit(how: str, chosen: Mapping[str, Any]) -> Unit:
+        return Unit(f"adviser/runs/{env}/{how}", env, "storm-pg", (chosen,), trajectories, seeds, FRESH_SEED)
+
     tuning = Tuning(4, trajectories, max(2, seeds // 3))
     search = tuning_units(env, "storm-pg", tuning.points, tuning.trajectories, tuning.seeds, {})
     search = [dataclasses.replace(one, folder=f"adviser/{one.folder}") for one in search]
@@ -128,7 +132,7 @@ def advised_units(size: Size, env: str, settings: Any) -> dict[str, list[Unit]]:
 
 
 def run(workspace: Workspace, size: Size) -> dict[str, Any]:
-    """Measure what is missing: all that the report is made from, by file."""
+    """Measure what is missing. Return all data of the report, by file name."""
     with claimed(workspace, {"kind": "theory", **dataclasses.asdict(size)}, []):
         parts = measures(size)
         found = dict(zip(parts, workspace.measure(parts, GROUP), strict=True))
@@ -150,7 +154,7 @@ def run(workspace: Workspace, size: Size) -> dict[str, Any]:
 
 
 def size_of(about: Mapping[str, Any], file: Path) -> Size:
-    """The size that the experiment.json of a folder describes. All of these are counted through, some squared."""
+    """Return the size in the experiment.json of a folder. Counts are limited: all are looped over, some squared."""
     few = dict.fromkeys(("problems", "grid_problems", "points"), 1000)
     many = dict.fromkeys(("prescribed", "tuned", "mapped", "tracked", "T"), LIMIT)
     size = as_record(Size, about, str(file), few | many)
@@ -163,4 +167,5 @@ def size_of(about: Mapping[str, Any], file: Path) -> Size:
 
 
 def as_size(name: str) -> Size:
+    """The size with this name. InputError if there is none."""
     return SIZES[choose("size", name, SIZES)]

@@ -1,4 +1,4 @@
-"""The paper's lemmas and its theorem as inequalities: left side and right side, exactly or along runs, over grids.
+"""Both sides of the inequalities of the paper's lemmas and theorem, exact or along runs, over grids.
 
 | | left side | right side |
 |---|---|---|
@@ -12,7 +12,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -32,11 +32,11 @@ MOMENTA = (0.02, 0.1, 0.5, 0.9)
 ETAS = tuple(float(eta) for eta in np.geomspace(1e-4, 30.0, 12))
 BATCHES = (1, 5, 20)
 S0 = 25
-LOOKED_AT = 12  # pairs of iterates of a setting at which σ² and Lemma 3's ratio are computed
+LOOKED_AT = 12  # number of pairs of iterates of a setting at which σ² and Lemma 3's ratio are computed
 
 
 def pairs(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random points ξ' (normal logits) and unit directions, [count, S, A] each."""
+    """Return random points ξ' (normal logits) and unit directions, [count, S, A] each."""
     random = np.random.default_rng(seed)
     shape = (count, *problem(seed).P.shape[:2])
     direction = random.normal(size=shape)
@@ -44,7 +44,7 @@ def pairs(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def exact_sides(seed: int, count: int) -> dict[str, Any]:
-    """Lemmas 2 and 3 on a random problem: the largest ratio of left to right side for every distance ‖ξ − ξ'‖."""
+    """Evaluate Lemmas 2 and 3 on a random problem: the largest ratio of left to right side for each distance ‖ξ − ξ'‖."""
     with jax.enable_x64(True):
         tables = problem(seed)
         found = measured(tables, FAMILY.gamma, FAMILY.horizon)
@@ -68,7 +68,7 @@ def exact_sides(seed: int, count: int) -> dict[str, Any]:
 
 
 def ratios(constants: bounds.Constants, weights: np.ndarray, differences: np.ndarray, square: float) -> dict[str, Any]:
-    """Left over right side, the largest over the pairs (and over h): above 1 the inequality does not hold."""
+    """Return the largest ratios of left to right side over the pairs (and over h). Above 1 the inequality does not hold."""
     made: dict[str, Any] = {}
     for how, printed in (("printed", True), ("mended", False)):
         right = np.array([constants.weight(h, printed) for h in range(constants.horizon)]) * square
@@ -82,16 +82,19 @@ def ratios(constants: bounds.Constants, weights: np.ndarray, differences: np.nda
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
+    """A setting of STORM-PG on the grid."""
+
     alpha: float
     eta: float
     B: int
 
     def admissible(self, constant: float) -> bool:
+        """Whether Theorem 1's condition holds with this constant."""
         return bounds.admissible(self.alpha, self.B, self.eta, constant)
 
 
 def along_runs(seed: int, seeds: int, T: int, batches: Sequence[int] = BATCHES) -> dict[str, Any]:
-    """Lemmas 4 and 5 and Theorem 1 on a random problem, for every setting of the grid."""
+    """Evaluate Lemmas 4 and 5 and Theorem 1 on a random problem, for every setting of the grid."""
     rows = []
     with jax.enable_x64(True):
         tables = problem(seed)
@@ -112,9 +115,9 @@ def along_runs(seed: int, seeds: int, T: int, batches: Sequence[int] = BATCHES) 
 
 
 def looked_at(tables: Tables, iterates: np.ndarray, start: Measured) -> Measured:
-    """The constants where a setting's runs have been: pairs ξ_t, ξ_{t+1} of the first seed, spaced evenly by log t."""
+    """Return the constants along a setting's runs, at pairs ξ_t, ξ_{t+1} of the first seed, evenly spaced in log t."""
     times = np.unique(np.geomspace(1, iterates.shape[1] - 1, LOOKED_AT).astype(int))
-    with jax.default_device(jax.devices("cpu")[0]):  # small matrices one after the other
+    with jax.default_device(jax.devices("cpu")[0]):  # many small matrices in sequence are faster on the CPU
         pairs = (jnp.asarray(iterates[0, times - 1]), jnp.asarray(iterates[0, times]))
         found = along(tables, *pairs, FAMILY.gamma, FAMILY.horizon)
     sigma2, smoothness, difference = (float(np.nanmax(x)) for x in found)
@@ -124,9 +127,9 @@ def looked_at(tables: Tables, iterates: np.ndarray, start: Measured) -> Measured
 def judge(
     setting: Setting, seen: dict[str, np.ndarray], visited: Measured, constants: bounds.Constants, T: int
 ) -> dict[str, Any]:
-    """Left over right side of Lemmas 4 and 5 (measured constants) and of Theorem 1, with intervals over seeds."""
+    """Return the ratios of left to right side of Lemmas 4 and 5 and of Theorem 1, with intervals over seeds."""
     alpha, eta, B = setting.alpha, setting.eta, setting.B
-    expectation = lambda name, draws: seen[name][draws].mean(axis=-2)  # [..., T + 1]
+    expectation: Callable[[str, np.ndarray], np.ndarray] = lambda name, draws: seen[name][draws].mean(axis=-2)  # [..., T + 1]
     own: dict[str, Any] = {"alpha": alpha, "eta": eta, "B": B}
     local: dict[str, Any] = {"sigma2": visited.sigma2, "difference2": visited.difference}
     printed: dict[str, Any] = {"sigma2": constants.sigma2, "difference2": constants.difference(printed=True) ** 2}

@@ -1,6 +1,6 @@
-"""Linear systems exactly: L(ξ) and ∇L(ξ) of `lqr` under a linear-Gaussian policy, by the recursion of second moments.
+"""Exact values for linear systems: L(ξ) and ∇L(ξ) of `lqr` under a linear-Gaussian policy, from second moments.
 
-With x = (s, 1) the action is a = Kᵀx + σ ε, K = ξ (the policy `gaussian-linear`), so that x' = F x + noise and
+With x = (s, 1) the action is a = Kᵀx + σ ε, K = ξ (the policy `gaussian-linear`). Then x' = F x + noise and
 
     Σ_0 = E[x_0 x_0ᵀ],  Σ_{h+1} = F Σ_h Fᵀ + covariance of the noise,  L = −Σ_h γ^h [ tr(QΣ_h) + tr(R KᵀΣ_h K) + σ² tr R ].
 """
@@ -35,18 +35,18 @@ def gradient(system: System, params: Tree, sigma: Array | float, gamma: Array | 
 
 
 def curvature(system: System, sigma: Array | float, gamma: Array | float, horizon: int) -> Array:
-    """‖∇²L(0)‖, the smoothness where training begins."""
+    """‖∇²L(0)‖, the smoothness at the start of training."""
     shape = len(system.A) + 1, system.B.shape[1]
     value = lambda K: objective(system, {"mean": K.reshape(shape)}, sigma, gamma, horizon)
     return jnp.abs(jnp.linalg.eigvalsh(jax.hessian(value)(jnp.zeros(shape).ravel()))).max()
 
 
 def optimum(system: System, gamma: float, horizon: int) -> Array:
-    """L* over all policies, also ones that change with time: by the Riccati recursion, without the cost of exploring."""
+    """L* over all policies, including time-dependent ones, by the Riccati recursion. Excludes the cost of exploration."""
     A, B, Q, R = (jnp.asarray(matrix) for matrix in system[:4])
 
     def backwards(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
-        V, constant = carry  # the cost to come is sᵀVs + constant
+        V, constant = carry  # the cost-to-go is sᵀVs + constant
         gain = jnp.linalg.solve(R + gamma * B.T @ V @ B, gamma * B.T @ V @ A)
         return (Q + gamma * A.T @ V @ (A - B @ gain), gamma * (constant + system.noise**2 * jnp.trace(V))), None
 

@@ -1,15 +1,15 @@
 """Where variance reduction pays: trajectories until E‖∇L(ξ_t)‖² ≤ ε², GPOMDP's over STORM-PG's, both tuned equally.
 
-On random linear systems, where the noise of an estimate stays however good the policy is. (A soft-max table can be driven to
-where gradients and their noise vanish together, by long steps too.) Over the system's noise, the horizon, the batch size and
-ε. Each method has eighteen settings at every batch size; the best one for each cell is chosen by half of the seeds and shown
-on the others.
+The problems are random linear systems, on which estimates stay noisy even if the policy is good. (Large steps can move a
+soft-max table to where gradients and their noise vanish together.) The map covers the system noise, the horizon, the batch
+size and ε. Each method has eighteen settings at every batch size. Half of the seeds select the best setting for each cell,
+and the other half is shown.
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,7 +26,7 @@ from stormpg.theory.rates import passage
 
 GAMMA = 0.95
 NOISES = (0.1, 1.0)
-SIGMA = 1.0  # of the policy
+SIGMA = 1.0  # standard deviation of the policy
 HORIZONS = (5, 10, 20)
 BATCHES = (2, 10, 50)
 SHARES = (0.7, 0.5, 0.3)  # ε over ‖∇L(ξ_0)‖
@@ -34,9 +34,9 @@ RESAMPLES = 200
 
 
 def settings(name: str, B: int) -> list[Algorithm]:
-    """Eighteen, with step sizes over the smoothness at ξ_0: three decades of them, or for STORM-PG a third with three α."""
+    """Return eighteen settings: step sizes over three decades, or for STORM-PG six of them with three values of α."""
     common = COMMON | {"gamma": GAMMA, "S0": B}
-    etas = lambda count: np.geomspace(0.0005, 0.5, count)
+    etas: Callable[[int], np.ndarray] = lambda count: np.geomspace(0.0005, 0.5, count)
     if name == "gpomdp":
         return [make_algorithm(name, eta=float(eta), **common) for eta in etas(18)]
     pairs = itertools.product(etas(6), (0.1, 0.3, 0.6))
@@ -44,7 +44,7 @@ def settings(name: str, B: int) -> list[Algorithm]:
 
 
 def scaled(system: System, family: Linear) -> System:
-    """The problem with its costs divided by the smoothness at ξ_0 = 0, so that one range of step sizes fits them all."""
+    """Divide the costs by the smoothness at ξ_0 = 0, so that one range of step sizes fits all problems."""
     size = curvature(system, family.sigma, family.gamma, family.horizon)
     return system._replace(Q=np.asarray(system.Q / size), R=np.asarray(system.R / size))
 
@@ -52,21 +52,21 @@ def scaled(system: System, family: Linear) -> System:
 def measure(
     name: str, horizon: int, B: int, problems: int, seeds: int, most: int, noises: Sequence[float] = NOISES
 ) -> dict[str, Any]:
-    """E‖∇L(ξ_t)‖² of every setting on every problem with every noise; of it, N(ε) by both halves of the seeds."""
+    """Run every setting on every problem with every noise. Return N(ε) of each cell, see `numbers`."""
     with jax.enable_x64(True):
         family = Linear(horizon, GAMMA, SIGMA)
         data = [scaled(random_system(2, 1, noise=noise, seed=seed), family) for seed in range(problems) for noise in noises]
-        nowhere = {"mean": jnp.zeros((len(data[0].A) + 1, data[0].B.shape[1]))}
-        first = [float(jnp.linalg.norm(gradient(one, nowhere, family.sigma, GAMMA, horizon)["mean"])) for one in data]
+        zero = {"mean": jnp.zeros((len(data[0].A) + 1, data[0].B.shape[1]))}
+        first = [float(jnp.linalg.norm(gradient(one, zero, family.sigma, GAMMA, horizon)["mean"])) for one in data]
         descent = Descent(family, data, settings(name, B), range(2 * seeds)).go_on(most // B - 1)
         found, trajectories = descent["gradient"], descent.trajectories  # [problems · noises, settings, seeds, T]
-    with np.errstate(over="ignore", invalid="ignore"):  # of runs with steps too long, which have left all bounds
+    with np.errstate(over="ignore", invalid="ignore"):  # runs with too large steps diverge
         cells = [numbers(curves, trajectories, norm, seeds) for curves, norm in zip(found, first, strict=True)]
     return {"first": first, "cells": cells, "most": most}
 
 
 def numbers(curves: np.ndarray, trajectories: np.ndarray, first: float, seeds: int) -> list[dict[str, Any]]:
-    """For each ε the setting that the first half of the seeds chooses, and N(ε) of the other half with its resamples."""
+    """Select a setting for each ε with the first half of the seeds. Return N(ε) of the other half, with resamples."""
     choosing, fresh = curves[:, :seeds], curves[:, seeds:]
     random, made = np.random.default_rng(0), []
     drawn = random.integers(seeds, size=(RESAMPLES, seeds))
@@ -79,12 +79,15 @@ def numbers(curves: np.ndarray, trajectories: np.ndarray, first: float, seeds: i
 
 
 def ratio(plain: Sequence[dict[str, Any]], reduced: Sequence[dict[str, Any]], most: int) -> dict[str, Any]:
-    """GPOMDP's N(ε) over STORM-PG's, the geometric mean over problems, with an interval over seeds.
+    """GPOMDP's N(ε) over STORM-PG's as a geometric mean over problems, with an interval over seeds.
 
-    A method that did not get there is counted with all it was given, and the cell says so; None where neither did.
+    A method that did not reach ε on a problem is counted with its whole budget, `most`. `never` is the number of such problems
+    for each method. The ratio is None if neither method reached ε on any problem.
     """
-    limited = lambda values: np.minimum(np.asarray(values, dtype=float), most)
-    log = lambda cells, key: np.mean([np.log(limited(cell[key])) for cell in cells], axis=0)
+
+    def log(cells: Sequence[dict[str, Any]], key: str) -> Any:
+        return np.mean([np.log(np.minimum(np.asarray(cell[key], dtype=float), most)) for cell in cells], axis=0)
+
     never = [sum(not math.isfinite(cell["N"]) for cell in cells) for cells in (plain, reduced)]
     if min(never) == len(plain):
         return {"ratio": None, "low": None, "high": None, "never": never}

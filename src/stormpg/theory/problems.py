@@ -1,4 +1,4 @@
-"""Random problems: each is a function of its seed."""
+"""Random problems, each determined by its seed."""
 
 from typing import Any
 
@@ -9,24 +9,25 @@ from stormpg.envs.lqr import System
 from stormpg.errors import InputError
 from stormpg.theory.descent import Finite
 
-FAMILY = Finite(horizon=2, gamma=0.9)  # of the small problems on which everything is measured
-COMMON: dict[str, Any] = {"gamma": FAMILY.gamma, "baseline": "none", "optimizer": "sgd"}  # settings, as the theory has them
+FAMILY = Finite(horizon=2, gamma=0.9)  # the family of the small problems
+COMMON: dict[str, Any] = {"gamma": FAMILY.gamma, "baseline": "none", "optimizer": "sgd"}  # settings that the theory assumes
 
 
 def problem(seed: int) -> Tables:
-    """A small problem: 48 trajectories of two steps."""
+    """Return a small problem, with 48 possible trajectories of two steps."""
     return garnet(states=3, actions=2, branching=2, seed=seed)
 
 
 def garnet(states: int = 6, actions: int = 3, branching: int = 2, seed: int = 0) -> Tables:
-    """A Garnet process (Archibald, McKinnon and Thomas 1995): every action leads to `branching` states, drawn at random.
+    """Return a Garnet process (Archibald, McKinnon and Thomas 1995): each action leads to `branching` random states.
 
-    The probabilities of these are the gaps between uniform cuts of [0, 1]; rewards are uniform on [−1, 1] for each state and
-    action; the first state is uniform; nothing is terminal.
+    Their probabilities are the gaps between uniform cuts of [0, 1]. Rewards are uniform on [−1, 1] for each state and action.
+    The first state is uniform. There are no terminal states.
     """
     if not 1 <= branching <= states or actions < 1:
         raise InputError(
-            f"a Garnet process needs 1 <= branching <= states, and got {branching} and {states}, {actions} actions."
+            f"branching is {branching} with {states} states and {actions} actions; "
+            "expected 1 <= branching <= states and at least 1 action."
         )
     random = np.random.default_rng(seed)
     P, R = np.zeros((states, actions, states)), np.zeros((states, actions, states))
@@ -39,9 +40,9 @@ def garnet(states: int = 6, actions: int = 3, branching: int = 2, seed: int = 0)
 
 
 def random_system(state_dim: int = 3, action_dim: int = 2, radius: float = 0.95, noise: float = 0.1, seed: int = 0) -> System:
-    """A stable linear system: Gaussian matrices, A scaled to this spectral radius; costs as in `lqr`."""
+    """Return a stable linear system: Gaussian matrices, A scaled to this spectral radius, costs as in `lqr`."""
     if not 0 < radius < 1:
-        raise InputError(f"radius is {radius}; expected a spectral radius in (0, 1), or the system is not stable.")
+        raise InputError(f"radius is {radius}; expected a spectral radius in (0, 1), so that the system is stable.")
     random = np.random.default_rng(seed)
     A = random.normal(size=(state_dim, state_dim))
     A *= radius / np.abs(np.linalg.eigvals(A)).max()

@@ -1,8 +1,8 @@
-"""How many trajectories N(ε) until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far, and how N grows.
+"""The number of trajectories N(ε) until E‖∇L(ξ̃)‖² ≤ ε², ξ̃ drawn uniformly from the iterates so far, and its growth.
 
-Prescribed: every ε has settings of its own, with σ², the smoothness l and Lemma 3's constant measured on the problem (with
-the bounds of the paper the numbers are out of reach); batches of millions are drawn as counts. Tuned: the same number of
-settings for every method, the best of them for each ε by one half of the seeds, shown on the other half.
+Prescribed: each ε has its own settings, with σ², the smoothness l and Lemma 3's constant measured on the problem (with the
+paper's bounds the numbers are out of reach). Batches of millions of trajectories are sampled as counts. Tuned: each method
+has the same number of settings. Half of the seeds select the best one for each ε, and the other half is shown.
 """
 
 import dataclasses
@@ -28,19 +28,22 @@ METHODS = tuple(CLAIMED)
 SLOWEST_FIRST = ("svrpg", "srvr-pg", "storm-pg", "gpomdp")
 COUNTED = Counted(FAMILY.horizon, FAMILY.gamma)
 RESAMPLES = 200
-OVERSHOOT = 1.2  # a run goes on for a while after N(ε), for the resamples that come later
-UNITS = 256  # between two looks at whether that was enough
-SMALL_BATCH = 16  # STORM-PG's B: Corollary 1 leaves it open
+OVERSHOOT = 1.2  # a run continues past N(ε) by this factor, because some resamples reach ε later
+UNITS = 256  # iterations between two checks of whether ε is reached, at first
+SMALL_BATCH = 16  # STORM-PG's B, which Corollary 1 does not fix
 
 
 def prescribed(algorithm: str, epsilon: float, constants: Measured) -> Prescription:
-    """What the method's theory prescribes, for the constants as measured."""
+    """Return the settings that the method's theory prescribes, with measured constants."""
     sigma2, smoothness, difference, gap = constants
     return prescriptions(epsilon, sigma2, gap, math.sqrt(difference), smoothness, SMALL_BATCH)[algorithm]
 
 
 def candidates(algorithm: str, constants: Measured) -> list[list[Algorithm]]:
-    """Twenty-four settings of a method, in groups of one shape: step sizes around 1/l with four shapes, or α with two."""
+    """Return twenty-four settings of a method, grouped by shape: six step sizes around 1/l with four shapes.
+
+    STORM-PG: three step sizes and four α with two shapes.
+    """
     etas = [float(eta) / constants.smoothness for eta in np.geomspace(0.1, 10.0, 6)]
     if algorithm == "storm-pg":
         floats = [{"eta": eta, "alpha": alpha} for eta in etas[::2] for alpha in (0.02, 0.1, 0.3, 0.7)]
@@ -54,12 +57,12 @@ def candidates(algorithm: str, constants: Measured) -> list[list[Algorithm]]:
 
 
 def running(gradient: np.ndarray) -> np.ndarray:
-    """E‖∇L(ξ̃)‖² after each iteration, for every seed by itself: the mean over the iterates so far (last axis)."""
+    """E‖∇L(ξ̃)‖² after each iteration, for each seed: the mean over the iterates so far (last axis)."""
     return np.cumsum(gradient, axis=-1) / np.arange(1, gradient.shape[-1] + 1)
 
 
 def passage(mean: np.ndarray, trajectories: np.ndarray, epsilon: float) -> float:
-    """N(ε) of a curve of E‖∇L(ξ̃)‖²; infinite where it does not get there."""
+    """N(ε) of a curve of E‖∇L(ξ̃)‖²; infinite if it does not reach ε²."""
     below = mean <= epsilon**2
     return float(trajectories[below.argmax()]) if below.any() else math.inf
 
@@ -71,14 +74,14 @@ class Curve(NamedTuple):
     trajectories: np.ndarray
 
     def thinned(self, points: int = 400) -> "Curve":
-        """At fewer iterations, evenly spaced by their logarithm; the last one is kept."""
+        """The curve at fewer iterations, evenly spaced in their logarithm. The last one is kept."""
         count = len(self.trajectories)
         chosen = np.unique(np.geomspace(1, count, min(points, count)).round().astype(int)) - 1
         return Curve(self.seeds[:, chosen], self.trajectories[chosen])
 
 
 def begin(algorithm: str, tables: Sequence[Tables], chosen: Sequence[Prescription], seeds: int) -> Descent:
-    """Runs on every problem, each with its own settings: large batches as counts; STORM-PG's small ones one by one."""
+    """Start runs on every problem, each with its own settings. Batches are sampled as counts, except STORM-PG's."""
     floats = [{name: p.settings[name] for name in ("eta", "alpha") if name in p.settings} for p in chosen]
     first, numbers = chosen[0], range(seeds)
     if algorithm == "storm-pg":
@@ -98,13 +101,13 @@ def until(
     seeds: int,
     most: int,
 ) -> list[Curve]:
-    """Until N(ε) on every problem and a little longer; at most the T iterations that the theory asks for, and `most`."""
+    """Run until a little after N(ε) on every problem, for at most `most` and the T iterations of the theory."""
     most = min(most, max(p.T for p in chosen))
     descent = begin(algorithm, tables, chosen, seeds)
     units = max(1, UNITS // (1 + (chosen[0].m or 0)))
     count = 0
     while True:
-        for _ in range(1 + count // (10 * UNITS)):  # a look costs as much as all that was seen
+        for _ in range(1 + count // (10 * UNITS)):  # a check costs time proportional to all iterations so far
             descent.go_on(units)
         means = running(descent["gradient"][:, 0])
         count = means.shape[-1]
@@ -115,28 +118,31 @@ def until(
 
 
 def reached(curve: Curve, epsilon: float, chosen: np.ndarray) -> float:
+    """N(ε) of a curve, as the mean over the chosen seeds."""
     return passage(curve.seeds[chosen].mean(axis=0), curve.trajectories, epsilon)
 
 
 def slope(epsilons: np.ndarray, numbers: np.ndarray) -> float:
-    """Of log N over log ε, by least squares over the ε that were reached; not a number with fewer than three."""
+    """The least-squares slope of log N over log ε, over the ε that were reached; NaN if fewer than three were."""
     good = np.isfinite(numbers)
     return float(np.polyfit(np.log(epsilons[good]), np.log(numbers[good]), 1)[0]) if good.sum() >= 3 else math.nan
 
 
 def fitted(epsilons: np.ndarray, curves: Sequence[Curve]) -> tuple[Interval, Interval]:
-    """N(ε) for each ε and the slope, with intervals: a resample draws seeds, the same for all ε of a problem."""
+    """Return N(ε) for each ε and the slope, with intervals. A resample draws the same seeds for all ε of a problem."""
     count, random = len(curves[0].seeds), np.random.default_rng(0)
-    everyone = np.arange(count)
-    numbers = lambda chosen: np.array([reached(c, e, chosen) for c, e in zip(curves, epsilons, strict=True)])
-    all_numbers = numbers(everyone)
+
+    def numbers(chosen: np.ndarray) -> np.ndarray:
+        return np.array([reached(c, e, chosen) for c, e in zip(curves, epsilons, strict=True)])
+
+    all_numbers = numbers(np.arange(count))
     draws = np.array([numbers(random.integers(count, size=count)) for _ in range(RESAMPLES)])
     slopes = np.array([slope(epsilons, n) for n in draws])
     return percentiles(all_numbers, draws), percentiles(slope(epsilons, all_numbers), slopes)
 
 
 def shares_of(points: int, decades: float) -> np.ndarray:
-    """ε over ‖∇L(ξ_0)‖: from 0.8 down. (At 1 there is nothing to do.)"""
+    """The values of ε over ‖∇L(ξ_0)‖, from 0.8 down. (At 1 the first iterate already satisfies the criterion.)"""
     return 0.8 * np.geomspace(1.0, 10.0**-decades, points)
 
 
@@ -147,13 +153,13 @@ def first_norm(tables: Tables) -> float:
 
 
 def by_prescription(algorithm: str, problems: int, share: float, seeds: int, most: int) -> dict[str, Any]:
-    """Runs of a method on all problems with its theory's settings for ε = share · ‖∇L(ξ_0)‖."""
+    """Run a method on all problems with its theory's settings for ε = share · ‖∇L(ξ_0)‖."""
     with jax.enable_x64(True), jax.default_device(device_for(algorithm)):
         tables = [problem(seed) for seed in range(problems)]
         epsilons = [share * first_norm(one) for one in tables]
         constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
         chosen = [prescribed(algorithm, e, c) for e, c in zip(epsilons, constants, strict=True)]
-        # Shapes are the same for all problems, the largest: an epoch's length, and a first batch that is not counted.
+        # All problems share one program, so m, and S0 of batches that are not sampled as counts, are the largest of all.
         if chosen[0].m is not None:
             chosen = [dataclasses.replace(p, m=max(other.m or 0 for other in chosen)) for p in chosen]
         if algorithm == "storm-pg":
@@ -164,12 +170,12 @@ def by_prescription(algorithm: str, problems: int, share: float, seeds: int, mos
 
 
 def device_for(algorithm: str) -> Any:
-    """Counts are drawn in many short loops, each of which a GPU would wait for."""
+    """The device for a method: the CPU for counts, which are sampled in many short loops that are slow on a GPU."""
     return jax.local_devices(backend="cpu")[0] if algorithm != "storm-pg" else jax.local_devices()[0]
 
 
 def assembled(shares: np.ndarray, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The parts of all ε as one summary."""
+    """Combine the parts of all ε into one summary."""
     curves = [[Curve(np.array(c["seeds"]), np.array(c["trajectories"])) for c in part["curves"]] for part in parts]
     norms = [epsilon / float(shares[0]) for epsilon in parts[0]["epsilon"]]
     settings = list(zip(*(part["settings"] for part in parts), strict=True))
@@ -177,7 +183,7 @@ def assembled(shares: np.ndarray, parts: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds: int, most: int) -> dict[str, Any]:
-    """N(ε) of a method on all problems, for each problem and each ε with the best of its settings."""
+    """Return N(ε) of a method on all problems, with the best setting for each problem and each ε."""
     with jax.enable_x64(True):
         tables = [problem(seed) for seed in range(problems)]
         norms, shares = [first_norm(one) for one in tables], shares_of(points, decades)
@@ -190,13 +196,17 @@ def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds:
             for mine, means in zip(curves, running(descent["gradient"]), strict=True):
                 mine += [(one, Curve(m, descent.trajectories).thinned()) for one, m in zip(group, means, strict=True)]
     choosing, fresh = np.arange(seeds), np.arange(seeds, 2 * seeds)
-    quickest = lambda mine, epsilon: min(mine, key=lambda pair: reached(pair[1], epsilon, choosing))
+
+    def quickest(mine: list[tuple[Algorithm, Curve]], epsilon: float) -> tuple[Algorithm, Curve]:
+        return min(mine, key=lambda pair: reached(pair[1], epsilon, choosing))
+
     best = [[quickest(mine, share * norm) for share in shares] for mine, norm in zip(curves, norms, strict=True)]
     shown = [[Curve(curve.seeds[fresh], curve.trajectories) for _, curve in chosen] for chosen in best]
     return summary(shares, norms, shown, [[plain(one) for one, _ in chosen] for chosen in best])
 
 
 def plain(algorithm: Algorithm) -> dict[str, Any]:
+    """The settings of an algorithm that are reported."""
     return {name: value for name, value in algorithm.settings.items() if name in ("eta", "alpha", "S0", "B", "m")}
 
 
@@ -206,7 +216,7 @@ def summary(
     curves: Sequence[Sequence[Curve]],
     settings: Sequence[Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
-    """What is kept: for every problem N(ε) and the slope, with intervals."""
+    """Return the stored result: N(ε) and the slope for every problem, with intervals."""
     rows = []
     for mine, chosen, norm in zip(curves, settings, norms, strict=True):
         numbers, steepness = fitted(shares * norm, mine)
@@ -217,11 +227,12 @@ def summary(
 
 
 def together(problems: Sequence[Mapping[str, Any]]) -> Interval:
-    """The mean slope over problems; a resample takes one of each problem's."""
+    """The mean slope over problems, with an interval. A resample combines one resample of each problem."""
     draws = np.mean([part["slopes"] for part in problems], axis=0)
-    known = draws[np.isfinite(draws)]  # in some resamples too few ε are reached: `undefined` says in how many
+    known = draws[np.isfinite(draws)]  # in some resamples too few ε are reached, see `undefined`
     return percentiles(float(np.mean([part["slope"] for part in problems])), known if len(known) else draws)
 
 
 def undefined(problems: Sequence[Mapping[str, Any]]) -> int:
+    """The number of resamples in which the mean slope is undefined, because too few ε were reached."""
     return int((~np.isfinite(np.mean([part["slopes"] for part in problems], axis=0))).sum())

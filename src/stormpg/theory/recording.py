@@ -1,6 +1,6 @@
-"""How far g_t is from ∇L(ξ_t) along training: a step that remembers, around the step of any algorithm.
+"""Record the distance of g_t from ∇L(ξ_t) along training: a wrapper around the step of any algorithm.
 
-`train` runs it like any other, so that what is measured is the library's own loop.
+`train` runs it like any other step, so the measurements are of the library's own training loop.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from stormpg.records import Tree, add, record, static
 
 
 class Record(NamedTuple):
-    """What was seen at the last `length` iterations, iteration t at t % length; zero where there was none yet."""
+    """The measurements of the last `length` iterations, iteration t at index t % length; zero before they are written."""
 
-    step: Any  # the state of the step inside
+    step: Any  # the state of the wrapped step
     iteration: Array
     error: Array  # ‖g_t − ∇L(ξ_t)‖²
     gradient: Array  # ‖∇L(ξ_t)‖²
@@ -30,27 +30,27 @@ class Record(NamedTuple):
 
 @record
 class Recorded:
-    """A step, and ∇L to compare with; `length`: the iterations that are remembered."""
+    """A step that records its inputs. `exact` is ∇L, `length` the number of iterations that are kept."""
 
     step: Any
     exact: Callable[[Tree], Tree] = static()
     length: int = static()
 
     def init(self, params: Tree) -> Record:
-        nothing, nowhere = jnp.zeros(self.length), jax.tree.map(lambda x: jnp.zeros((self.length, *x.shape), x.dtype), params)
-        return Record(self.step.init(params), jnp.zeros((), dtype=int), nothing, nothing, nothing, nowhere)
+        zeros, iterates = jnp.zeros(self.length), jax.tree.map(lambda x: jnp.zeros((self.length, *x.shape), x.dtype), params)
+        return Record(self.step.init(params), jnp.zeros((), dtype=int), zeros, zeros, zeros, iterates)
 
     def apply(self, here: Here, tracked: Tracked, state: Record) -> tuple[Tree, Record]:
         moved, step = self.step.apply(here, tracked, state.step)
         g, params, slope = tracked.gradient, here.params, self.exact(here.params)
         gap = add(g, slope, -1.0)
         place = state.iteration % self.length
-        note = lambda column, vector: column.at[place].set(tree_vdot(vector, vector))
+        note: Callable[[Array, Tree], Array] = lambda column, vector: column.at[place].set(tree_vdot(vector, vector))
         columns = (note(state.error, gap), note(state.gradient, slope), note(state.estimate, g))
         places = jax.tree.map(lambda column, x: column.at[place].set(x), state.params, params)
         return moved, Record(step, state.iteration + 1, *columns, places)
 
 
 def recorded(algorithm: Algorithm, exact: Callable[[Tree], Tree], length: int) -> Algorithm:
-    """The algorithm with a step that remembers. Of a result: `result.states.step.error` and so on, [runs, length]."""
+    """Return the algorithm with a recording step. The result of a run has `result.states.step.error` etc., [runs, length]."""
     return dataclasses.replace(algorithm, step=Recorded(algorithm.step, exact, length))

@@ -1,16 +1,16 @@
-"""Finite decision processes exactly: L(ξ), ∇L(ξ) and the second moments of estimates, for soft-max tables and any horizon.
+"""Exact values for finite decision processes: L(ξ), ∇L(ξ) and second moments of estimates, with soft-max tables.
 
-L is dynamic programming. For the moments, a trajectory carries a vector z that every step multiplies by a matrix which
-depends on the transition alone; E[z zᵀ] for the trajectories that are in each state then follows a linear recursion, and what
-is wanted is a block of it at the end:
+L is computed by dynamic programming. For the moments, each trajectory carries a vector z, and every step multiplies it by a
+matrix that depends only on the transition. E[z zᵀ] over the trajectories in each state then follows a linear recursion, and
+the moments are blocks of its final value:
 
     d(ξ):                  z = (1, C, D)         C ← C + S,  D ← D + ρ C
     w_h:                   z = (1, w)            w ← ω w
     d^{ξ'}(ξ) − d(ξ'):     z = (1, w, X, Y, D)   X ← ω (X + w S_ξ),  Y ← Y + S_ξ',  D ← D + ρ (X − Y)
 
-with S the score of the step, ρ = γ^h r_h − b_h, and ω = π_ξ/π_ξ' of the step.
+Here S is the score of the step, ρ = γ^h r_h − b_h, and ω = π_ξ/π_ξ' of the step.
 
-`params` are those of `softmax_table`. All functions can be differentiated, compiled, and mapped over parameters.
+`params` are those of `softmax_table`. All functions can be differentiated, compiled, and vectorised over parameters.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ from stormpg.records import Tree
 
 
 class Moments(NamedTuple):
-    """Of a random vector that is an estimate from one trajectory."""
+    """The moments of an estimate from one trajectory."""
 
     mean: Array  # [S, A]
     square: Array  # E‖·‖²
 
     @property
     def variance(self) -> Array:
-        """E‖· − E·‖², the paper's Var."""
+        """E‖· − E·‖², Var in the paper."""
         return self.square - (self.mean**2).sum()
 
 
@@ -43,18 +43,18 @@ def probabilities(params: Tree) -> Array:
 
 def scores(params: Tree) -> Array:
     """∇log π_ξ(a|s) with respect to all logits, [S, A, S · A]."""
-    return jax.jacobian(lambda logits: jax.nn.log_softmax(logits, axis=1))(params["logits"]).reshape(
-        *params["logits"].shape, -1
-    )  # fmt: skip
+    logits = params["logits"]
+    jacobian: Array = jax.jacobian(lambda logits: jax.nn.log_softmax(logits, axis=1))(logits)
+    return jacobian.reshape(*logits.shape, -1)
 
 
 def objective(tables: Tables, params: Tree, gamma: Array | float, horizon: int) -> Array:
     """L(ξ) = E Σ_h γ^h r_h, equation (2), by dynamic programming."""
     P, R, rho, terminal = (jnp.asarray(x) for x in tables)
-    policy, goes_on = probabilities(params), jnp.where(terminal, 0.0, 1.0)
+    policy, continues = probabilities(params), jnp.where(terminal, 0.0, 1.0)
 
     def backwards(value: Array, _: None) -> tuple[Array, None]:
-        return jnp.einsum("sa,sat,sat->s", policy, P, R + gamma * (goes_on * value)), None
+        return jnp.einsum("sa,sat,sat->s", policy, P, R + gamma * (continues * value)), None
 
     return rho @ jax.lax.scan(backwards, jnp.zeros(len(rho)), length=horizon)[0]
 
@@ -65,10 +65,10 @@ def gradient(tables: Tables, params: Tree, gamma: Array | float, horizon: int) -
 
 
 def optimum(tables: Tables, gamma: Array | float, horizon: int) -> Array:
-    """L* over all policies, also ones that change with time: no soft-max table is better."""
+    """L* over all policies, including time-dependent ones: an upper bound for soft-max tables."""
     P, R, rho, terminal = (jnp.asarray(x) for x in tables)
-    goes_on = jnp.where(terminal, 0.0, 1.0)
-    backwards = lambda value, _: (jnp.einsum("sat,sat->sa", P, R + gamma * (goes_on * value)).max(axis=1), None)
+    continues = jnp.where(terminal, 0.0, 1.0)
+    backwards = lambda value, _: (jnp.einsum("sat,sat->sa", P, R + gamma * (continues * value)).max(axis=1), None)
     return rho @ jax.lax.scan(backwards, jnp.zeros(len(rho)), length=horizon)[0]
 
 
@@ -77,9 +77,9 @@ def second_moments(
 ) -> Array:
     """E[z zᵀ] after 1 .. H steps under π_ξ', ξ' = `sampled`: [H, size, size].
 
-    moving(h): the matrix of every transition at step h, [S, A, S, size, size].
-    resting(h): that of an episode which has ended, [size, size].
-    ones: so many of z's first components begin as 1, the others as 0.
+    moving(h): the matrices of all transitions at step h, [S, A, S, size, size].
+    resting(h): the matrix of an episode that has ended, [size, size].
+    ones: the number of leading components of z that start at 1. The others start at 0.
     """
     P, _, rho, terminal = (jnp.asarray(x) for x in tables)
     chance = probabilities(sampled)[:, :, None] * P
@@ -88,7 +88,7 @@ def second_moments(
 
     def step(moments: Array, h: Array) -> tuple[Array, Array]:
         T, stay = moving(h), resting(h)
-        # An episode ends on entering a terminal state, not on beginning in one.
+        # An episode ends when it enters a terminal state, not when it starts in one.
         over = jnp.where(h == 0, 0.0, ended) * moments
         moved = jnp.einsum("satij,sjk,satlk,sat->til", T, moments - over, T, chance)
         after = moved + stay @ over @ stay.T
@@ -98,14 +98,14 @@ def second_moments(
 
 
 def signal(tables: Tables, gamma: Array | float, b: Array, h: Array) -> Array:
-    """ρ = γ^h r − b_h of every transition, [S, A, S]. After the end of an episode it is −b_h, as in `estimators`."""
+    """ρ = γ^h r − b_h for every transition, [S, A, S]. After the end of an episode it is −b_h, as in `estimators`."""
     return gamma**h * jnp.asarray(tables.R) - b[h]
 
 
 def estimate_moments(
     tables: Tables, params: Tree, gamma: Array | float, horizon: int, baseline: Array | None = None
 ) -> Moments:  # fmt: skip
-    """Of GPOMDP's d(ξ), equation (6), from one trajectory sampled at ξ, with b_h = `baseline`, [H], fixed beforehand."""
+    """Moments of GPOMDP's d(ξ), equation (6), from one trajectory sampled at ξ, with a fixed b_h = `baseline`, [H]."""
     S, b = scores(params), jnp.zeros(horizon) if baseline is None else baseline
     p = S.shape[-1]
     C, D = slice(1, 1 + p), slice(1 + p, 1 + 2 * p)
@@ -123,7 +123,7 @@ def estimate_moments(
 
 
 def noise_variance(tables: Tables, params: Tree, gamma: Array | float, horizon: int, noise: Array | float) -> Array:
-    """What Gaussian noise on the rewards adds to Var d(ξ), where nothing is terminal: Σ_h γ^{2h} noise² Σ_{t≤h} E‖S_t‖²."""
+    """What Gaussian reward noise adds to Var d(ξ): Σ_h γ^{2h} noise² Σ_{t≤h} E‖S_t‖². Assumes no terminal states."""
     policy, chance = probabilities(params), jnp.asarray(tables.P)
     square = (policy * (scores(params) ** 2).sum(axis=-1)).sum(axis=1)
     forwards = lambda at, _: (jnp.einsum("s,sa,sat->t", at, policy, chance), at @ square)
@@ -145,7 +145,7 @@ def weight_variance(tables: Tables, sampled: Tree, evaluated: Tree, horizon: int
 def difference_moments(
     tables: Tables, sampled: Tree, evaluated: Tree, gamma: Array | float, horizon: int, baseline: Array | None = None
 ) -> Moments:
-    """Of d^{ξ'}(ξ) − d(ξ') from one trajectory sampled at ξ': its square is the left side of Lemma 3."""
+    """Moments of d^{ξ'}(ξ) − d(ξ') from one trajectory sampled at ξ'. `square` is the left side of Lemma 3."""
     here, there = scores(sampled), scores(evaluated)
     ratio = (probabilities(evaluated) / probabilities(sampled))[:, :, None]
     b = jnp.zeros(horizon) if baseline is None else baseline

@@ -1,8 +1,9 @@
-"""The tracking error E‖g_t − ∇L(ξ_t)‖² along training, its two parts, and what Lemma 4 says of it.
+"""The tracking error E‖g_t − ∇L(ξ_t)‖² along training, its two parts, and Lemma 4's bound on it.
 
-Given the past, E[g_t] − ∇L(ξ_t) is what the memory carries along (bias), and the rest is the new batch (variance):
+Given the past, E[g_t] − ∇L(ξ_t) is the error that the memory carries over (bias). The rest comes from the new batch
+(variance). With e = g − ∇L the bias is
 
-    plain: nothing;  STORM-PG: (1 − α) e_{t−1};  SRVR-PG: e_{t−1};  SVRPG: e of the last large batch;  e = g − ∇L.
+    plain: 0;  STORM-PG: (1 − α) e_{t−1};  SRVR-PG: e_{t−1};  SVRPG: e of the last large batch.
 """
 
 from collections.abc import Mapping
@@ -28,11 +29,11 @@ SETTINGS: dict[str, Mapping[str, Any]] = {
     **dict.fromkeys(("svrpg", "srvr-pg"), EPOCHS),
     "storm-pg": {"S0": 25, "B": 5, "alpha": 0.2},
 }
-POINTS = 60  # of a curve that is shown
+POINTS = 60  # number of points of a curve in the report
 
 
 def exact_problem(kind: str, seed: int) -> tuple[Family, Any, float]:
-    """A family, a problem of it, and the step size that all methods take: a fraction of one over the smoothness at ξ_0."""
+    """Return a family, one of its problems, and the step size of all methods, a fraction of 1 / smoothness at ξ_0."""
     if kind == "finite":
         tables = problem(seed)
         curvature = hessian_norm(tables, jnp.zeros(tables.P.shape[:2]), FAMILY.gamma, FAMILY.horizon)
@@ -43,7 +44,7 @@ def exact_problem(kind: str, seed: int) -> tuple[Family, Any, float]:
 
 
 def bias_of(algorithm: Algorithm, error: np.ndarray) -> np.ndarray:
-    """‖E[g_t | past] − ∇L(ξ_t)‖² of each iteration (last axis), from ‖e‖²."""
+    """‖E[g_t | past] − ∇L(ξ_t)‖² at each iteration (last axis), from ‖e‖²."""
     tracker, t = algorithm.tracker, np.arange(error.shape[-1])
     if not isinstance(tracker, Corrected):
         return np.zeros_like(error)
@@ -54,7 +55,7 @@ def bias_of(algorithm: Algorithm, error: np.ndarray) -> np.ndarray:
 
 
 def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> dict[str, Any]:
-    """A method on a problem: the error, its parts and the gradient against trajectories, with intervals over seeds."""
+    """Run a method on a problem. Return the error, its parts and the gradient by trajectories, with intervals over seeds."""
     with jax.enable_x64(True):
         family, data, eta = exact_problem(kind, seed)
         algorithm = make_algorithm(name, **SETTINGS[name], **COMMON | {"gamma": family.gamma}, eta=eta)
@@ -69,7 +70,7 @@ def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> di
     trajectories = descent.trajectories
     bias = bias_of(algorithm, seen["error"])
     columns = {"error": seen["error"], "bias": bias, "variance": seen["error"] - bias, "gradient": seen["gradient"]}
-    # Windows of equal numbers of trajectories, so that methods whose batches differ are averaged over the same stretch.
+    # Windows of equal numbers of trajectories, so that methods with different batch sizes are averaged over the same range.
     edges = np.linspace(0, most, POINTS + 1)
     window = np.clip(np.digitize(trajectories, edges[1:-1]), 0, POINTS - 1)
     used = np.unique(window)
@@ -87,8 +88,8 @@ def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> di
 
 
 def recursion(algorithm: Algorithm, seen: Mapping[str, np.ndarray], eta: float, sigma2: float, difference: float) -> np.ndarray:
-    """Lemma 4 from the first error on, step by step: a bound for every t, from E‖g_t‖² as measured."""
-    assert isinstance(algorithm.tracker, Corrected), "the lemma is about STORM-PG"
+    """Apply Lemma 4 step by step, starting at the first error. Return a bound for every t, from the measured E‖g_t‖²."""
+    assert isinstance(algorithm.tracker, Corrected), "Lemma 4 is about STORM-PG"
     alpha, B = float(algorithm.tracker.alpha), algorithm.schedule.B
     values = [float(seen["error"][:, 0].mean())]
     for estimate in seen["estimate"].mean(axis=0)[:-1]:

@@ -1,4 +1,4 @@
-"""Tuning on Optuna: spaces, objectives, packs of trials of one shape, halving, the search, its storage and its outcome.
+"""Tuning with Optuna: search spaces, objectives, packs of trials, successive halving, the search, its storage and its results.
 
 Built on `studies`. Called by the command `tune`.
 """

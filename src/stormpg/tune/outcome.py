@@ -1,4 +1,4 @@
-"""What a search leaves: the best setting beside the default one on fresh seeds, its history, importances, a TOML file."""
+"""The results of a search: the best and the default setting on fresh seeds, the history, importances, a TOML file."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,52 +19,55 @@ from stormpg.tune.storage import quiet, trials_of
 
 SECTION = "The search"
 SHOWN = 10  # trials in the table
-ENOUGH = 8  # different values, for importances
+ENOUGH = 8  # distinct values that the importances need
 FIGURE = "search"
 TOML = "best.toml"
 
 
 def unit(problem: Problem, name: str, settings: Mapping[str, Any], seeds: int) -> Unit:
-    """A setting on seeds that had no say in the search."""
+    """A setting on seeds that the search did not use."""
     own, policy = parted(settings)
     sizes = (problem.trajectories, seeds, FRESH_SEED, problem.horizon)
     return Unit(f"runs/{name}", problem.env, problem.algorithm, (own,), *sizes, (policy,) if policy else ())
 
 
 def best_of(study: Any) -> Any:
-    """The best of the trials that ran to the end."""
+    """The best of the completed trials."""
     from optuna.trial import TrialState
 
     whole = [t for t in trials_of(study) if t.state == TrialState.COMPLETE and math.isfinite(t.value)]
     if not whole:
-        failed = next((t.user_attrs["error"] for t in trials_of(study) if "error" in t.user_attrs), "there are none")
-        raise InputError(f"no trial of {study.study_name!r} has a value, and so there is no best setting: {failed}")
+        failed = next((t.user_attrs["error"] for t in trials_of(study) if "error" in t.user_attrs), "there are no trials")
+        raise InputError(f"no trial of {study.study_name!r} has a value, so there is no best setting: {failed}")
     sign = -1.0 if study.direction.name == "MAXIMIZE" else 1.0
     return min(whole, key=lambda t: (sign * t.value, t.number))
 
 
 def history(study: Any, kind: str) -> dict[str, Any]:
-    """The value of every whole trial, the best so far, and where those stood that were pruned."""
+    """A chart of the value of every completed trial, the best value so far, and the last score of each pruned trial."""
     from optuna.trial import TrialState
 
-    of = lambda state: [t for t in trials_of(study) if t.state == state]
-    whole, pruned = of(TrialState.COMPLETE), of(TrialState.PRUNED)
+    whole, pruned = ([t for t in trials_of(study) if t.state == state] for state in (TrialState.COMPLETE, TrialState.PRUNED))
     better = max if study.direction.name == "MAXIMIZE" else min
     numbers = range(whole[0].number, len(trials_of(study)))
     so_far = [better(t.value for t in whole if t.number <= number) for number in numbers]
-    dots = lambda name, x, y: {"name": name, "x": x, "estimate": y, "points": True}
     series = [
-        dots("a trial", [t.number for t in whole], [t.value for t in whole]),
-        {"name": "the best so far", "x": list(numbers), "estimate": so_far},
+        dots("trial", [t.number for t in whole], [t.value for t in whole]),
+        {"name": "best so far", "x": list(numbers), "estimate": so_far},
     ]
-    if pruned and kind != "threshold":  # which has no number before the threshold is reached
+    if pruned and kind != "threshold":  # the scores of a threshold search are mean returns, not values of its objective
         last = [t.intermediate_values[max(t.intermediate_values)] for t in pruned]
-        series.append(dots("a pruned trial, where it stood", [t.number for t in pruned], last))
+        series.append(dots("pruned trial, at its last rung", [t.number for t in pruned], last))
     return line_chart(SECTION, "History", "trial", kind, "", series)
 
 
+def dots(name: str, x: Sequence[int], y: Sequence[float]) -> dict[str, Any]:
+    """A series of a chart that is drawn as points."""
+    return {"name": name, "x": x, "estimate": y, "points": True}
+
+
 def importances(study: Any) -> dict[str, Any] | None:
-    """How much each setting matters, by PED-ANOVA; None with too few trials to tell."""
+    """A chart of the importance of each setting, by PED-ANOVA; None if there are too few trials."""
     import optuna
 
     values = {t.value for t in trials_of(study) if t.state == optuna.trial.TrialState.COMPLETE}
@@ -77,23 +80,23 @@ def importances(study: Any) -> dict[str, Any] | None:
     except (ValueError, RuntimeError):
         return None
     names = list(found)
-    note = "Of what separates the better tenth of the trials that were not pruned from the others (PED-ANOVA)."
+    note = "How much each setting separates the best tenth of the completed trials from the others (PED-ANOVA)."
     about = {"section": SECTION, "title": "Importance of the settings", "x_name": "importance", "note": note, "wide": True}
     return {**about, "names": names, "bars": [float(found[name]) for name in names]} if sum(found.values()) else None
 
 
 def top(study: Any, search: Search) -> dict[str, Any]:
-    """The best trials with their settings."""
+    """The table of the best trials with their settings."""
     from optuna.trial import TrialState
 
-    everyone = trials_of(study)
-    whole = [t for t in everyone if t.state == TrialState.COMPLETE]
+    trials = trials_of(study)
+    whole = [t for t in trials if t.state == TrialState.COMPLETE]
     order = sorted(whole, key=lambda t: t.value, reverse=study.direction.name == "MAXIMIZE")[:SHOWN]
     rows = [[str(t.number), f"{t.value:.5g}", *(shown(t.params[name]) for name in search.space)] for t in order]
-    count = {state: sum(t.state == state for t in everyone) for state in (TrialState.PRUNED, TrialState.FAIL)}
+    count = {state: sum(t.state == state for t in trials) for state in (TrialState.PRUNED, TrialState.FAIL)}
     caption = (
-        f"{search.problem.objective.words}, {len(search.problem.seeds)} seeds a trial. Of {len(everyone)} trials "
-        f"{count[TrialState.PRUNED]} were pruned on the way and {count[TrialState.FAIL]} failed"
+        f"{search.problem.objective.words}, {len(search.problem.seeds)} seeds per trial. Of {len(trials)} trials "
+        f"{count[TrialState.PRUNED]} were pruned and {count[TrialState.FAIL]} failed"
     )
     return {"title": "The best trials", "caption": caption, "heads": ["trial", "value", *search.space], "rows": rows}
 
@@ -105,18 +108,18 @@ def shown(value: Any) -> str:
 def report(
     workspace: Workspace, search: Search, study: Any, default: Mapping[str, Any], fresh: int, commands: Sequence[str]
 ) -> dict[str, Any]:
-    """Run the best and the default setting on fresh seeds, write everything, and return what it says."""
+    """Run the best and the default setting on fresh seeds, write the report, and return its content."""
     problem, best = search.problem, best_of(study)
     settings = {"tuned": {**search.fixed, **best.params}, "default": dict(default)}
-    folders = {"tuned": f"tuned-{best.number}", "default": "default"}  # another trial may be the best one later
+    folders = {"tuned": f"tuned-{best.number}", "default": "default"}  # after more trials, another one may be the best
     units = [unit(problem, folders[name], chosen, fresh) for name, chosen in settings.items()]
     tables = dict(zip(settings, workspace.run(units), strict=True))
     task = Task(problem.env, f"{problem.algorithm} on {problem.env}", problem.trajectories, None, dict(settings), tables)
     subtitle = (
-        f"{len(trials_of(study))} trials; the best one and the default beside each other on {fresh} seeds that had no say. "
+        f"{len(trials_of(study))} trials; the best setting and the default one on {fresh} seeds that the search did not use. "
         f"Objective: {problem.objective.words}."
     )
-    data = content(f"A search for {task.title}", subtitle, [task], {problem.env: task.curves()}, commands=commands)
+    data = content(f"Tuning {task.title}", subtitle, [task], {problem.env: task.curves()}, commands=commands)
     charts = [history(study, problem.objective.kind), importances(study)]
     data["charts"] = simple([chart for chart in charts if chart is not None])
     data["tables"] = [top(study, search)]

@@ -1,7 +1,7 @@
-"""Packs: trials of one shape as one compiled batch, run up to a rung, and gone on with from there.
+"""Packs: trials of one shape, run as one compiled batch up to a rung, and later continued from there.
 
-What a pack has reached travels as bytes, so that any worker can go on with it. On CPUs, however many cores there are, the runs
-are cut into the same blocks, so that numbers do not depend on where a pack ran.
+The state of a paused pack is passed on as bytes, so that any worker can continue it. On CPUs the runs are cut into the same
+blocks for any number of cores, so the results do not depend on where a pack ran.
 """
 
 import tempfile
@@ -20,6 +20,7 @@ from stormpg.errors import InputError
 from stormpg.machine.blocks import RUNS_IN_A_BLOCK
 from stormpg.policies.constructors import policy_for
 from stormpg.runs.options import POLICY_OPTIONS, policy_settings
+from stormpg.runs.result import Result
 from stormpg.runs.table import Columns
 from stormpg.runs.training import RunOptions, Training
 from stormpg.studies.units import split_settings
@@ -27,26 +28,26 @@ from stormpg.train import check_budget, check_training
 from stormpg.tune.plan import Problem
 from stormpg.tune.space import Space, ends
 
-RUNS = 64  # of a pack, at most, on CPUs: four blocks, enough for two cores, few enough that a cluster has several packs
-NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # of a table, to go on and to judge
+RUNS = 64  # in a pack at most, on CPUs: four blocks, enough for two cores, few enough that a cluster has several packs
+NEEDED = ("setting", "seed", "iteration", "trajectories", "steps", "return")  # columns needed to continue and to judge a trial
 
 
 class Found(NamedTuple):
-    """What a pack has come to."""
+    """The results of a pack; one entry for each trial."""
 
-    values: list[float]  # of each trial, by the objective
-    so_far: list[float]  # how good each is on the way
-    diverged: list[int]  # seeds
-    reached: bytes  # to go on from
+    values: list[float]  # by the objective
+    so_far: list[float]  # scores, by which unfinished trials are compared
+    diverged: list[int]  # numbers of seeds
+    reached: bytes  # the state to continue from
 
 
 def parted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of the algorithm, and those of the policy as `policy_for` takes them."""
+    """The settings of the algorithm, and those of the policy as `policy_for` takes them."""
     return {name: value for name, value in settings.items() if name not in POLICY_OPTIONS}, policy_settings(settings)
 
 
 def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any]:
-    """The algorithm and the policy of a trial; InputError where it cannot be run."""
+    """The algorithm and the policy of a trial; InputError if it cannot be run."""
     own, policy = parted(settings)
     algorithm = make_algorithm(problem.algorithm, **own)
     check_budget(algorithm.schedule.S0, problem.trajectories)
@@ -54,7 +55,7 @@ def trial(problem: Problem, settings: Mapping[str, Any]) -> tuple[Algorithm, Any
 
 
 def check(problem: Problem, default: Mapping[str, Any], space: Space) -> None:
-    """InputError where the default setting, or it with an end of the space, cannot be run."""
+    """InputError if the default setting cannot be run, alone or with one value replaced by an end of the space."""
     algorithm, policy = trial(problem, default)
     check_training(make(problem.env), [algorithm], [policy], list(problem.seeds), problem.horizon)
     for name, values in space.items():
@@ -66,7 +67,7 @@ def check(problem: Problem, default: Mapping[str, Any], space: Space) -> None:
 
 
 def packed(problem: Problem, trials: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Which trials are run as one batch: their numbers, pack by pack. Those of a pack share a shape, and so a program."""
+    """The numbers of the trials in each pack. The trials of a pack have one shape, so they share a compiled program."""
     shapes: dict[Any, list[int]] = {}
     for number, settings in enumerate(trials):
         algorithm, policy = trial(problem, settings)
@@ -78,7 +79,11 @@ def packed(problem: Problem, trials: Sequence[Mapping[str, Any]]) -> list[list[i
 def run_pack(
     problem: Problem, trials: Sequence[Mapping[str, Any]], pause: int | None, before: bytes | None, kept: Sequence[int]
 ) -> Found:
-    """Run trials of one shape until `pause`; `before` and `kept`: go on with these of a pack that paused."""
+    """Run trials of one shape until `pause` trajectories.
+
+    before    the state of a paused pack to continue from; None: start
+    kept      the places of the trials in that pack
+    """
     algorithms, policies = (list(part) for part in zip(*(trial(problem, settings) for settings in trials), strict=True))
     training = check_training(make(problem.env), algorithms, policies, list(problem.seeds), problem.horizon)
     reached = None if before is None else unpacked(training, problem, before, kept)
@@ -96,22 +101,27 @@ def run_pack(
 
 
 def as_bytes(states: Any, columns: Columns) -> bytes:
+    """The state and the table of a paused pack."""
     tensors = {f"states/{name}": leaf for name, leaf in files.leaves(states)}
     tensors |= {f"columns/{name}": np.ascontiguousarray(columns[name]) for name in NEEDED}
     return files.tensor_bytes(tensors, {"kind": "stormpg pack"})
 
 
-def unpacked(training: Training, problem: Problem, content: bytes, kept: Sequence[int]) -> Any:
-    """The `Result` of the trials `kept` of a pack."""
+def unpacked(training: Training, problem: Problem, content: bytes, kept: Sequence[int]) -> Result:
+    """The `Result` of the trials `kept` of a paused pack."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "reached"
         file.write_bytes(content)
         tensors, _ = files.read_tensors(file)
-    part = lambda prefix: {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    seeds, columns = len(problem.seeds), part("columns/")
+    seeds, columns = len(problem.seeds), below("columns/", tensors)
     runs = (np.asarray(kept)[:, None] * seeds + np.arange(seeds)).ravel()
-    states = {name: leaf[runs] for name, leaf in part("states/").items()}
+    states = {name: leaf[runs] for name, leaf in below("states/", tensors).items()}
     tables = split_settings(columns, int(columns["setting"].max()) + 1)
     chosen = [{**tables[old], "setting": np.full_like(tables[old]["setting"], new)} for new, old in enumerate(kept)]
     table = {name: np.concatenate([one[name] for one in chosen]) for name in NEEDED}
     return training.result(problem.trajectories, table, files.fill(training.shapes(), states, "a pack"), complete=False)
+
+
+def below(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors whose names start with the prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

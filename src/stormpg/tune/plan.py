@@ -1,4 +1,4 @@
-"""What a search is asked for."""
+"""The definition of a search: the problem, the space, and how many trials."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from stormpg.files.reading import check_fields
 from stormpg.tune.objective import Objective, objective
 from stormpg.tune.space import Space, plain, space_of
 
-HALVINGS = (0.25, 0.5)  # shares of the budget after which the better half of a generation goes on
+HALVINGS = (0.25, 0.5)  # shares of the budget after which the better half of a generation continues
 
-ABOUT: dict[str, Any] = {  # what the experiment.json of a search holds besides its kind
+ABOUT: dict[str, Any] = {  # the fields of a search's experiment.json, besides its kind
     "study": str,
     "storage": str | None,
     "fresh": int,
@@ -47,12 +47,12 @@ class Problem(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What is asked for."""
+    """A search as requested."""
 
     problem: Problem
     space: Space
     fixed: Mapping[str, Any]  # settings that are not tuned
-    first: Mapping[str, Any]  # the settings of the first trial, as far as the space has them
+    first: Mapping[str, Any]  # the settings of the first trial; those outside the space are ignored
     trials: int = 64
     generation: int = 16
     halving: bool = True
@@ -60,16 +60,18 @@ class Search:
 
     @property
     def rungs(self) -> tuple[float, ...]:
+        """The shares of the budget at which trials are pruned."""
         return HALVINGS if self.halving else ()
 
     def about(self) -> dict[str, Any]:
-        """All that a study must have in common with this to be gone on with."""
+        """The values that a stored study must share with this search to be continued."""
         same = {"generation": self.generation, "halving": self.rungs, "seed": self.seed, "fixed": dict(self.fixed)}
-        return as_json({**self.problem._asdict(), "space": plain(self.space), **same})
+        shared: dict[str, Any] = as_json({**self.problem._asdict(), "space": plain(self.space), **same})
+        return shared
 
 
 def from_about(about: Mapping[str, Any], file: Path) -> Search:
-    """The search that the experiment.json of a folder describes, as far as its report needs it."""
+    """The search that a folder's experiment.json describes, with the parts that its report needs."""
     check_fields(about, ABOUT, str(file), {"trajectories": 10**12, "seed": 2**31})
     check_name(about["env"], file)
     named = {name: about[name] for name in ("env", "algorithm", "trajectories", "horizon")}

@@ -1,4 +1,4 @@
-"""Search spaces: which settings of an algorithm and its policy are tuned, and over what."""
+"""Search spaces: which settings of an algorithm and its policy are tuned, and over which values."""
 
 import inspect
 import math
@@ -13,7 +13,7 @@ from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
 
 
 class Range(NamedTuple):
-    """All numbers, or all whole ones, from `low` to `high`; `log`: evenly by their logarithm."""
+    """The numbers, or the whole numbers, from `low` to `high`; `log`: sampled on a logarithmic scale."""
 
     low: float
     high: float
@@ -21,14 +21,14 @@ class Range(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """One of these. A setting that is no float is a shape of its own for each value, and so a compiled program."""
+    """A list of values. Each value of a setting that is not a float is another shape, with its own compiled program."""
 
     values: tuple[Any, ...]
 
 
 Space = Mapping[str, Range | Choices]
 
-# By the setting's name, so that a new algorithm has a space at once. Batch sizes have few values: each is a program.
+# By the setting's name, so that a new algorithm has a space at once. Few batch sizes: each needs its own compiled program.
 USUAL: Space = {
     "eta": Range(0.0003, 0.1, log=True),
     "delta": Range(0.001, 0.1, log=True),
@@ -38,24 +38,24 @@ USUAL: Space = {
     "B": Choices((5, 10)),
     "m": Choices((3, 10)),
 }
-PLAIN: Space = {"S0": Choices((5, 10, 25))}  # where every batch is of S0
+PLAIN: Space = {"S0": Choices((5, 10, 25))}  # for algorithms whose batches all have S0 trajectories
 GAUSSIAN: Space = {"sigma": Range(0.1, 1.0, log=True)}
 
 
 def space_for(algorithm: str, gaussian: bool) -> dict[str, Range | Choices]:
-    """The space that comes with an algorithm; `gaussian`: its policy has a σ that is not learned."""
+    """The default space of an algorithm; `gaussian`: its policy has a σ that is not learned."""
     settings = inspect.signature(ALGORITHMS[algorithm]).parameters
     own = USUAL if "B" in settings else {**USUAL, **PLAIN}
     return {name: values for name, values in own.items() if name in settings} | (dict(GAUSSIAN) if gaussian else {})
 
 
 def read_space(file: Path, algorithm: str) -> dict[str, Range | Choices]:
-    """A space from a TOML file: a table for each setting, with low and high (and log), or with choices."""
+    """Read a space from a TOML file: a table for each setting, with low and high (and log), or with choices."""
     return space_of(read_toml(file, "--space"), algorithm, str(file))
 
 
 def space_of(content: Mapping[str, Any], algorithm: str, file: str) -> dict[str, Range | Choices]:
-    """The space that a file's tables describe, or what `plain` wrote of one."""
+    """The space that the tables of a file describe; also the inverse of `plain`."""
     own = set(inspect.signature(ALGORITHMS[algorithm]).parameters)
     types = {name: kind for name, kind in algorithm_options().items() if name in own} | POLICY_OPTIONS
     for name in content:
@@ -68,7 +68,7 @@ def space_of(content: Mapping[str, Any], algorithm: str, file: str) -> dict[str,
 
 
 def dimension(where: str, name: str, given: Any, kind: type) -> Range | Choices:
-    """One table of the file."""
+    """The values that one table of the file describes."""
     keys = set(given) if isinstance(given, dict) else set()
     if keys == {"choices"} and isinstance(given["choices"], list) and given["choices"]:
         for value in given["choices"]:
@@ -76,16 +76,17 @@ def dimension(where: str, name: str, given: Any, kind: type) -> Range | Choices:
         return Choices(tuple(given["choices"]))
     if not {"low", "high"} <= keys <= {"low", "high", "log"} or kind not in (int, float):
         numbers = "low and high (and log), or " if kind in (int, float) else ""
-        raise InputError(f"{where} is {shown(given)}; expected {numbers}choices, which is a list.")
+        raise InputError(f"{where} is {shown(given)}; expected {numbers}choices, a list.")
     low, high, log = given["low"], given["high"], given.get("log", False)
     for value in (low, high):
         checked(where, name, value, kind)
     if not low < high or not isinstance(log, bool) or (log and low <= 0):
-        raise InputError(f"{where} goes from {low} to {high}, log = {log}; expected low < high, and above 0 where log is true.")
+        raise InputError(f"{where} goes from {low} to {high}, log = {log}; expected low < high, and low > 0 if log is true.")
     return Range(float(low), float(high), log) if kind is float else Range(low, high, log)
 
 
 def checked(where: str, name: str, value: Any, kind: type) -> None:
+    """InputError if a value is not a finite one of this type."""
     try:
         check_type(name, value, kind)
     except InputError as error:
@@ -95,7 +96,7 @@ def checked(where: str, name: str, value: Any, kind: type) -> None:
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """The space as Optuna has it."""
+    """The space as Optuna's distributions."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     def one(values: Range | Choices) -> Any:
@@ -110,20 +111,20 @@ def distributions(space: Space) -> dict[str, Any]:
 
 
 def within(space: Space, name: str, value: Any) -> bool:
-    """Whether the space has this value of a setting."""
+    """Whether the space contains this value of a setting."""
     values = space.get(name)
     if values is None or isinstance(values, Choices):
         return values is not None and value in values.values
-    return values.low <= value <= values.high
+    return bool(values.low <= value <= values.high)
 
 
 def ends(values: Range | Choices) -> tuple[Any, ...]:
-    """The values that are tried before a search begins."""
+    """The values that are checked before a search starts."""
     return values.values if isinstance(values, Choices) else (values.low, values.high)
 
 
 def plain(space: Space) -> dict[str, Any]:
-    """As JSON holds it."""
+    """The space as JSON stores it."""
     return {
         name: {"choices": list(v.values)} if isinstance(v, Choices) else {"low": v.low, "high": v.high, "log": v.log}
         for name, v in space.items()

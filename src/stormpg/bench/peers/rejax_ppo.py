@@ -1,11 +1,10 @@
-"""PPO of rejax on the task: gymnax's CartPole, one hidden layer of 64 tanh units, 10 environments x 100 steps a batch.
+"""rejax's PPO: gymnax's CartPole, one hidden layer of 64 tanh units, 10 environments x 100 steps per batch.
 
     python rejax_ppo.py SECONDS
 
-Environment and training are one compiled program, as they are in this library, so it is the nearest peer. It is PPO, which
-goes over each batch many times: the epochs are rejax's default (8); its default of 16 minibatches does not divide a batch of
-1000 steps, so there are 10, fewer and therefore quicker. Its evaluations during training are turned off. One seed; the first
-call, which compiles, is not timed.
+Environment and training are one compiled program, as in this library, so this is the closest peer. PPO makes several passes
+over each batch: the epochs are rejax's default (8). Its default of 16 minibatches does not divide a batch of 1000 steps, so
+there are 10, which is faster. Evaluations during training are turned off. One seed; the first call compiles and is not timed.
 """
 # mypy: disable-error-code="import-not-found"
 
@@ -13,6 +12,7 @@ import json
 import sys
 import time
 from importlib.metadata import version
+from typing import Any
 
 import gymnax
 import jax
@@ -41,7 +41,7 @@ def main(seconds: str = "5") -> None:
     algorithm = algorithm.replace(eval_callback=lambda *_: ())
 
     @jax.jit
-    def train(state):
+    def train(state: Any) -> Any:
         return algorithm.train(train_state=state)[0]
 
     state = jax.block_until_ready(train(jax.jit(algorithm.init_state)(jax.random.key(0))))

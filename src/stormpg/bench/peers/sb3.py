@@ -1,10 +1,10 @@
-"""Stable-Baselines3 on the task: CartPole, one hidden layer of 64 tanh units, 10 environments x 100 steps a batch.
+"""Stable-Baselines3: CartPole, one hidden layer of 64 tanh units, 10 environments x 100 steps per batch.
 
     python sb3.py KIND SECONDS        KIND is A2C or PPO
 
-The environments are Gymnasium's, stepped one after another in this process (DummyVecEnv, the library's default and its
-fastest for a step this cheap). A2C makes one update a batch, as a policy gradient does; PPO keeps the library's epochs and
-minibatches, and so does more work for a step. Both have a critic, a second network of the same shape. The first batches are
+The environments are Gymnasium's, stepped one after another in this process (DummyVecEnv, the library's default and the
+fastest for such cheap steps). A2C makes one update per batch, as a policy gradient does. PPO keeps the library's epochs and
+minibatches, so it does more work per step. Both have a critic, a second network of the same shape. The first batches are
 a warm-up and are not timed.
 """
 # mypy: disable-error-code="import-not-found"

@@ -1,12 +1,12 @@
-"""GPOMDP in PyTorch as one would write it by hand: CartPole, one hidden layer of 64 tanh units, batches of 10 episodes.
+"""GPOMDP hand-written in PyTorch: CartPole, one hidden layer of 64 tanh units, batches of 10 episodes.
 
     python torch_gpomdp.py SECONDS [MODE]        MODE is vector_entry_point (the default) or sync
 
-A batch is 10 episodes of at most 100 steps, side by side; the policy is categorical (4-64-2); the gradient is GPOMDP's with
-the mean over the episodes, step by step, as the baseline, from one forward pass over the batch; Adam makes one update a
-batch. The rollout builds no graph. Gymnasium has CartPole in two vectorised forms: `vector_entry_point` computes all copies
-in one NumPy call and is what `make_vec` picks, `sync` (SyncVectorEnv) steps them one after another, as it would any other
-environment. Steps after an episode's end are neither used nor counted. The first batches are a warm-up and are not timed.
+A batch is 10 parallel episodes of at most 100 steps. The policy is categorical (4-64-2). The gradient is GPOMDP's, computed
+with one forward pass over the batch; the baseline of a step is the mean over the episodes. Adam makes one update per batch.
+The rollout builds no graph. Gymnasium has two vectorised forms of CartPole: `vector_entry_point` computes all copies in one
+NumPy call and is the default of `make_vec`; `sync` (SyncVectorEnv) steps them one after another, as it would any other
+environment. Steps after the end of an episode are neither used nor counted. The first batches are a warm-up and are not timed.
 """
 # mypy: disable-error-code="import-not-found"
 
@@ -29,20 +29,20 @@ def make_envs(mode: str) -> gymnasium.vector.VectorEnv:
 
 
 def rollout(envs: gymnasium.vector.VectorEnv, policy: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ten episodes: observations [t, episode, 4], actions and whether the episode was still going, both [t, episode]."""
+    """Play ten episodes: observations [t, episode, 4]; actions and whether the episode was still running, both [t, episode]."""
     observations = np.zeros((HORIZON, EPISODES, 4), np.float32)
     actions = np.zeros((HORIZON, EPISODES), np.int64)
     alive = np.zeros((HORIZON, EPISODES), np.float32)
-    going = np.ones(EPISODES, bool)
+    running = np.ones(EPISODES, bool)
     observation, _ = envs.reset()
     t = 0
     with torch.inference_mode():
-        while t < HORIZON and going.any():
+        while t < HORIZON and running.any():
             probabilities = policy(torch.from_numpy(observation)).softmax(-1)
             action = torch.multinomial(probabilities, 1)[:, 0].numpy()
-            observations[t], actions[t], alive[t] = observation, action, going
+            observations[t], actions[t], alive[t] = observation, action, running
             observation, _, terminated, truncated, _ = envs.step(action)
-            going &= ~(terminated | truncated)
+            running &= ~(terminated | truncated)
             t += 1
     return torch.from_numpy(observations[:t]), torch.from_numpy(actions[:t]), torch.from_numpy(alive[:t])
 
@@ -57,7 +57,7 @@ def main(seconds: str = "5", mode: str = "vector_entry_point") -> None:
 
     def update() -> int:
         observations, actions, alive = rollout(envs, policy)
-        rewards = discounts[: len(alive)] * alive  # CartPole pays 1 for each step, and an episode that has ended 0
+        rewards = discounts[: len(alive)] * alive  # the reward is 1 for each step, and 0 after the end of an episode
         centred = rewards - rewards.mean(1, keepdim=True)
         to_go = centred.flip(0).cumsum(0).flip(0)
         scores = policy(observations).log_softmax(-1).gather(-1, actions[..., None])[..., 0]

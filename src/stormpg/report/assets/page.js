@@ -3,9 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const environments = data.environments ?? [];
 
-// Okabe and Ito's colours, which people with any colour vision tell apart, and dashes for those who see none. The last
-// one, where their black would be, is seen on a light and on a dark page.
-const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A"];
+const COLOURS = data.palette; // report/palette.py; line styles are for those who see no colours
 const DASHES = ["solid", "dash", "dashdot", "dot", "solid", "dash", "longdashdot"];
 const STROKES = { solid: "", dash: "7 4", dashdot: "7 3 2 3", dot: "2 3", longdashdot: "11 3 2 3" };
 
@@ -24,10 +22,10 @@ const interval = (estimate, low, high) => `${number(estimate)}\u00a0[${number(lo
 const percent = (share) => `${number(Math.round(1000 * share) / 10)} %`;
 const short = (words) => (words.length > 24 ? `${words.slice(0, 23)}…` : words);
 
-// Plotly takes some HTML in its texts: a name has to stay what it is.
+// Plotly interprets some HTML in its texts, so names are escaped.
 const safe = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-// ---- Elements; a string among the children becomes text, never markup
+// ---- Elements; strings among the children become text, never markup
 
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
@@ -93,7 +91,7 @@ for (const chart of data.charts ?? []) (chart.series ?? []).forEach(({ name }) =
 
 const faded = (name, share) => styles.get(name).colour + Math.round(share * 255).toString(16).padStart(2, "0");
 
-// ---- Figures: `build` gives traces, layout and the words that say the same
+// ---- Figures: `build` returns traces, layout and a text with the same content
 
 const drawings = [];
 
@@ -101,7 +99,7 @@ function figure(parent, id, title, build, kind = "") {
   const plot = element("div", { id, class: "plot", role: "img" });
   const caption = element("figcaption", { id: `${id}-caption`, "aria-live": "polite" });
   parent.append(element("figure", { class: kind }, element("h3", {}, title), plot, caption));
-  // Plotly does not bear a second drawing of a figure before the first has ended.
+  // Plotly does not support a second drawing of a figure before the first is finished.
   let last = Promise.resolve();
   const draw = () => {
     const { traces, layout, text, height } = build();
@@ -134,7 +132,7 @@ function themed(layout, drawn) {
   return {
     margin: { l: 8, r: 20, t: 28, b: 8 }, showlegend: false, hovermode: "closest", uirevision: "kept",
     annotations: drawn ? [] : [empty],
-    // A finger that scrolls past a figure must not zoom it.
+    // Scrolling past a figure on a touch screen must not zoom it.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     ...layout,
     paper_bgcolor: card, plot_bgcolor: card, font: { family: look.getPropertyValue("--sans"), size: 13, color: ink },
@@ -211,7 +209,7 @@ function environment(content, index) {
 
 function curves({ grid: usual, algorithms, ceiling }, { hidden, protocol, log, seeds }, known) {
   const shown = Object.entries(algorithms).filter(([name, { curves }]) => curves?.[protocol] && !hidden.has(name));
-  const grid = shown[0]?.[1].curves[protocol].grid ?? usual; // tuned runs have a budget of their own
+  const grid = shown[0]?.[1].curves[protocol].grid ?? usual; // tuned runs have their own budget
   const traces = [], ends = [];
   for (const [name, { curves, runs }] of shown) if (seeds && runs?.[protocol]) traces.push(single(name, grid, runs[protocol]));
   for (const [name, { curves }] of shown) {
@@ -232,7 +230,7 @@ function curves({ grid: usual, algorithms, ceiling }, { hidden, protocol, log, s
     shown.length ? `${label}: ${statistic} of the return over seeds; the band is its interval.` : `${label}: nothing to show.`,
     ...[...new Set(ends.map(({ where }) => where))].map((where) =>
       `At the end, ${where}: ${ends.filter((end) => end.where === where).map(({ what }) => what).join("; ")}.`),
-    ceiling != null ? `The thin line is the highest return there is, ${number(ceiling)}.` : "",
+    ceiling != null ? `The thin line is the highest possible return, ${number(ceiling)}.` : "",
     missing.length ? `Not measured under this protocol: ${missing.join(", ")}. ${note}` : "",
   ].filter(Boolean).join(" ");
   const layout = {
@@ -297,7 +295,7 @@ function heatmap(map, { quantity }) {
   const best = filled.reduce((a, b) => (!a || (more ? b.value > a.value : b.value < a.value) ? b : a), null);
   const at = (cell) => `${map.x_name} ${cell.x}, ${map.y_name} ${cell.y}`;
   const colours = { colorscale: "Cividis", reversescale: !more, colorbar: { thickness: 10, outlinewidth: 0, len: 1 } };
-  const short = (value) => number(value != null && Math.abs(value) >= 10 ? Math.round(value) : value); // a phone's cells hold three figures
+  const short = (value) => number(value != null && Math.abs(value) >= 10 ? Math.round(value) : value); // on a phone a cell has room for three digits
   const star = (row, column) => (map.marked?.[row][column] ? "*" : "");
   const words = { text: z.map((row, j) => row.map((value, i) => short(value) + star(j, i))), customdata: z.map((row) => row.map(number)), texttemplate: cells.length <= 64 && map.x.length * 36 < innerWidth ? "%{text}" : "", textfont: { size: 11 } };
   const hover = { hovertemplate: `${safe(map.x_name)} %{x}<br>${safe(map.y_name)} %{y}<br>%{customdata}<extra></extra>`, hoverongaps: false };
@@ -352,7 +350,7 @@ function variances(parts) {
 function variance({ checkpoints, algorithms }, { hidden, quantity, plain }) {
   const shown = Object.entries(algorithms).filter(([name, values]) => values[quantity]?.length && !hidden.has(name));
   const traces = [], ends = [];
-  // A logarithmic axis has no place for zero, nor for a bias whose estimate falls below it.
+  // A logarithmic axis cannot show zero, or a bias whose estimate is negative.
   const positive = (values) => values.map((value) => (value > 0 ? value : null));
   for (const [name, values] of shown) {
     const y = values[quantity], compared = quantity === "variance" && values.plain?.at(-1);
@@ -366,7 +364,7 @@ function variance({ checkpoints, algorithms }, { hidden, quantity, plain }) {
   const left = shown.flatMap(([, values]) => values[quantity]).filter((value) => value != null && value <= 0).length;
   const text = [
     `${PARTS[quantity]} at the last checkpoint: ${ends.join("; ")}.`,
-    left ? `${left} values at or below zero have no place on this axis.` : "",
+    left ? `${left} values at or below zero cannot be shown on this axis.` : "",
   ].filter(Boolean).join(" ");
   const layout = {
     hovermode: "x unified",
@@ -376,7 +374,7 @@ function variance({ checkpoints, algorithms }, { hidden, quantity, plain }) {
   return { traces, layout, text: text[0].toUpperCase() + text.slice(1) };
 }
 
-// ---- Charts of any kind: lines with intervals, or a grid of numbers; those of one section stand together
+// ---- Charts of any kind: lines with intervals, or a grid of numbers; charts of one section are shown together
 
 function charts(all) {
   for (const [index, title] of [...new Set(all.map((chart) => chart.section))].entries()) {
@@ -423,7 +421,7 @@ function lines({ series, x_name, y_name, log, level, note }) {
 function contents() {
   const links = [...document.querySelectorAll("main > section, #figures > section")];
   const nav = document.getElementById("contents");
-  const titles = new Set(); // a section of charts and one of a table may share theirs: the first is named
+  const titles = new Set(); // charts and a table may have the same title: only the first is listed
   for (const one of links) {
     const title = one.querySelector("h2").textContent;
     if (!titles.has(title)) nav.append(element("a", { href: `#${one.id}` }, title));
