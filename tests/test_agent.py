@@ -235,7 +235,7 @@ def test_onnx_gives_the_same_actions(tmp_path, env):
     file = agent.export_onnx(tmp_path / "policy.onnx")
     observations = np.random.default_rng(0).normal(size=(50, *made.observation_space.shape)).astype(np.float32)
     session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    (actions,) = session.run(None, {"observation": observations})
+    (actions,) = session.run(["action"], {"observation": observations})
     np.testing.assert_allclose(actions, agent.predict(observations, deterministic=True), rtol=1e-5, atol=1e-6)
 
 

@@ -30,6 +30,11 @@ class Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
+    def end(self, name: str) -> None:
+        """Give the value its final name."""
+        self.nodes.append(self.onnx.helper.make_node("Identity", [self.value], [name]))
+        self.value = name
+
     def then(self, operation: str, *constants: Any, **attributes: Any) -> None:
         """Apply an operation to the value and some constants."""
         inputs, output = [self.value, *(self.constant(c) for c in constants)], f"v{len(self.nodes)}"
@@ -80,6 +85,7 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
         low, high = env.bounds
         graph.then("Max", np.asarray(low, np.float32))
         graph.then("Min", np.asarray(high, np.float32))
+    graph.end("action")
     whole = not isinstance(env.action_space, Box)
     describe, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     seen = describe("observation", kind.FLOAT, ["n", network.sizes[0]])
