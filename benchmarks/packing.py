@@ -15,7 +15,7 @@ import numpy as np
 
 import stormpg
 from stormpg.tune.objective import Objective
-from stormpg.tune.packs import packed, run_pack, trial
+from stormpg.tune.packed_trials import packed, run_pack, trial
 from stormpg.tune.plan import Problem
 
 TRIALS, TRAJECTORIES, COMMANDS = 64, 500, 3

@@ -11,7 +11,7 @@ from jax import Array
 
 import stormpg
 from stormpg import Algorithm, Batch, Here, Sample, Tracked, estimators, files, schedules, steps, trackers
-from stormpg.records import Tree, add, as_float, norm, record
+from stormpg.pytrees import Tree, add, as_float, norm, record
 from stormpg.testing import check_algorithm
 
 pytest.importorskip("gymnasium")

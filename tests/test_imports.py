@@ -1,6 +1,7 @@
 """Which module imports which: one way, without a cycle, imports inside functions included."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -104,3 +105,11 @@ def test_the_picture_is_up_to_date():
     from docs.draw_architecture import PICTURE, drawing
 
     assert PICTURE.read_text() == drawing()
+
+
+def test_the_files_that_the_page_names_exist():
+    page = (ROOT.parents[1] / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([\w/]+\.py|[\w/]+/)`", page))
+    assert len(named) > 50
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT.parents[1] / name).exists(), name

@@ -8,7 +8,7 @@ import pytest
 
 import stormpg
 from stormpg import scores
-from stormpg.records import stack
+from stormpg.pytrees import stack
 from stormpg.trajectories import Trajectories
 
 ENV = stormpg.make("cartpole-continuous")

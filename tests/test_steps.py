@@ -9,7 +9,7 @@ import pytest
 from stormpg import steps
 from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError
-from stormpg.records import norm
+from stormpg.pytrees import norm
 
 
 def at(params, large=True):

@@ -11,7 +11,7 @@ from stormpg.algorithms import Algorithm
 from stormpg.contract import Here
 from stormpg.errors import InputError
 from stormpg.estimators import gradient
-from stormpg.records import add
+from stormpg.pytrees import add
 from stormpg.steps import optax_step
 from stormpg.theory.enumeration import sampled_by, small_chain
 from stormpg.trajectories import Batch

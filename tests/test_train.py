@@ -12,13 +12,14 @@ import pytest
 import stormpg
 from stormpg import schedules, trackers
 from stormpg.algorithms import Algorithm
+from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import CompiledLoop, calls_a_library
-from stormpg.engine.iteration import Budget, Setup, begin, learn
+from stormpg.engine.iteration import Setup, begin, learn
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError, StormpgWarning
 from stormpg.machine import xla
 from stormpg.machine.blocks import block_size, cut, in_blocks, together
-from stormpg.records import stack
+from stormpg.pytrees import stack
 from stormpg.runs.training import RunOptions
 from stormpg.sampling import rollout
 from stormpg.steps import optax_step

@@ -1,10 +1,10 @@
 """Variance-reduced policy gradients: STORM-PG, every algorithm that its paper compares, and a contract for more.
 
 What is below is public. An algorithm is a row of four parts: `estimators`, `trackers`, `schedules`, `steps`; `contract` says
-how they talk to each other, and `records` makes a class of one's own a part that can be traced.
+how they talk to each other, and `pytrees` makes a class of one's own a part that can be traced.
 """
 
-from stormpg import algorithms, contract, estimators, policies, records, schedules, steps, testing, trackers
+from stormpg import algorithms, contract, estimators, policies, pytrees, schedules, steps, testing, trackers
 from stormpg.agent import Agent
 from stormpg.algorithms import (
     ALGORITHMS,
@@ -20,13 +20,14 @@ from stormpg.algorithms import (
     svrpo,
 )
 from stormpg.contract import Here, Sample, Tracked
-from stormpg.engine.iteration import Row, State
+from stormpg.engine.iteration import State
+from stormpg.engine.metrics import Row
 from stormpg.envs import ENVIRONMENTS, Box, Discrete, Environment, MultiDiscrete, OutsideEnvironment, make
 from stormpg.errors import EnvironmentFailure, InputError, StormpgWarning
 from stormpg.estimators import Estimator, gradient
 from stormpg.evaluate import Evaluation, evaluate
-from stormpg.loop import init, step
 from stormpg.machine.xla import fast_loops
+from stormpg.own_loop import init, step
 from stormpg.policies import (
     Policy,
     categorical,
@@ -93,7 +94,7 @@ __all__ = [
     "pgt",
     "policies",
     "policy_for",
-    "records",
+    "pytrees",
     "reinforce",
     "resume",
     "rollout",

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
-from stormpg.engine.iteration import LIMIT, Budget
+from stormpg.engine.budget import LIMIT, Budget
 from stormpg.envs import Box, as_environment
 from stormpg.envs.base import AnyEnvironment, action_bounds
 from stormpg.errors import InputError, choose, nearest
@@ -23,7 +23,7 @@ from stormpg.evaluate import Evaluation, evaluate
 from stormpg.machine.stopping import add_note
 from stormpg.policies.acting import actor
 from stormpg.policies.constructors import KINDS, policy_for, usual_kind
-from stormpg.records import Tree, traceable
+from stormpg.pytrees import Tree, traceable
 from stormpg.runs import run_folder
 from stormpg.runs.logs import Logger, open_logs
 from stormpg.runs.result import Progress, Result

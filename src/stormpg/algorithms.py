@@ -23,7 +23,7 @@ from stormpg.estimators import Estimator, surrogate
 from stormpg.estimators import gpomdp as gpomdp_estimator
 from stormpg.estimators import pgt as pgt_estimator
 from stormpg.estimators import reinforce as reinforce_estimator
-from stormpg.records import Aside, record, static
+from stormpg.pytrees import Aside, record, static
 from stormpg.schedules import Schedule
 
 Optimizer: TypeAlias = str | Callable[..., Any] | optax.GradientTransformation

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.estimators import Estimate, Estimator, estimate
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.scores import log_probs_in_blocks
 from stormpg.trajectories import Batch, mixture_log_prob
 

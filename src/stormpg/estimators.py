@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 
 from stormpg.baselines import baseline_of, check_baseline
 from stormpg.errors import InputError
-from stormpg.records import Tree, as_float, record, static
+from stormpg.pytrees import Tree, as_float, record, static
 from stormpg.scores import log_probs_in_blocks, score_sum
 from stormpg.trajectories import Trajectories, discounted
 

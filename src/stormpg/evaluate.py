@@ -11,7 +11,7 @@ from jax import Array
 
 from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.errors import InputError
-from stormpg.records import Opaque, Tree, traceable
+from stormpg.pytrees import Opaque, Tree, traceable
 from stormpg.sampling.episodes import Sampler
 from stormpg.sampling.rollouts import rollout
 

@@ -14,7 +14,7 @@ from jax import Array
 
 from stormpg.contract import Moment
 from stormpg.errors import InputError
-from stormpg.records import Tree, as_float, record, static
+from stormpg.pytrees import Tree, as_float, record, static
 
 Pattern = tuple[tuple[bool, int], ...]  # (large?, how often), one after the other
 

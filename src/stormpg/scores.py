@@ -13,7 +13,7 @@ from jax import Array
 
 from stormpg import kernels
 from stormpg.policies.families import log_probs_of
-from stormpg.records import Tree, add
+from stormpg.pytrees import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
 SHORT = 100  # up to this horizon the plain sums are faster: nothing is computed twice

@@ -18,7 +18,7 @@ from optax.tree_utils import tree_vdot
 from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError, nearest
 from stormpg.estimators import advantage, check_scalar, estimate
-from stormpg.records import Tree, add, as_float, record, static
+from stormpg.pytrees import Tree, add, as_float, record, static
 from stormpg.scores import block_sum, log_probs
 from stormpg.trajectories import Batch
 

@@ -24,7 +24,7 @@ from jax import Array
 
 from stormpg.contract import Blank, Here, Sample, Tracked
 from stormpg.errors import InputError
-from stormpg.records import Tree, add, as_float, record, static
+from stormpg.pytrees import Tree, add, as_float, record, static
 from stormpg.trajectories import Batch
 
 

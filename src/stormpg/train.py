@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.engine.iteration import LIMIT, Budget
+from stormpg.engine.budget import LIMIT, Budget
 from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import InputError, tell, warn_diverged
 from stormpg.files import FORMAT, as_json

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 
 class Trajectories(NamedTuple):

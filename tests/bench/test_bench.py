@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stormpg.bench import growth, instead, limit, measure, run, speeds, tables, waits
+from stormpg.bench import growth, libraries, limit, measure, run, speeds, tables, waits
 from stormpg.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,9 +127,9 @@ def test_without_a_compiler_or_peers_the_rows_say_so(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     table = limit.limit(tmp_path, 1, SILENT)
     assert "gcc" in table.rows[0].about["missing"]
-    monkeypatch.setattr(instead, "Ours", lambda *case: type("Fast", (), {"__call__": lambda self: 5.0})())
-    table = instead.peers(tmp_path, False, 1, SILENT)
-    assert [row.name for row in table.rows if not row.values] == [name for name, *_ in instead.PEERS]
+    monkeypatch.setattr(libraries, "Ours", lambda *case: type("Fast", (), {"__call__": lambda self: 5.0})())
+    table = libraries.peers(tmp_path, False, 1, SILENT)
+    assert [row.name for row in table.rows if not row.values] == [name for name, *_ in libraries.PEERS]
     assert all("make peers" in row.about["missing"] for row in table.rows if not row.values)
     assert math.isnan(table.rows[-1].median)
     assert "make peers" in str(tables.cells(table.as_json()))
@@ -137,10 +137,10 @@ def test_without_a_compiler_or_peers_the_rows_say_so(monkeypatch, tmp_path):
 
 def test_a_peer_is_a_script_that_prints_json(monkeypatch, tmp_path):
     (tmp_path / "peer.py").write_text('print(\'noise\'); print(\'{"steps_per_second": 5000.0, "version": "1"}\')')
-    monkeypatch.setattr(instead, "SCRIPTS", tmp_path)
-    assert instead.Peer(Path(sys.executable), "peer.py", (), 1.0)() == 5.0
-    for _, _, script, _ in instead.PEERS:
-        assert (Path(instead.__file__).with_name("peers") / script).is_file()
+    monkeypatch.setattr(libraries, "SCRIPTS", tmp_path)
+    assert libraries.Peer(Path(sys.executable), "peer.py", (), 1.0)() == 5.0
+    for _, _, script, _ in libraries.PEERS:
+        assert (Path(libraries.__file__).with_name("peers") / script).is_file()
 
 
 @pytest.mark.slow

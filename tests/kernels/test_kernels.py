@@ -10,7 +10,7 @@ from stormpg.envs import make
 from stormpg.kernels import gpu
 from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.policies.constructors import policy_for
-from stormpg.records import stack, traceable
+from stormpg.pytrees import stack, traceable
 from stormpg.sampling.rollouts import noise_of, rollout
 from stormpg.scores import log_probs, score_sum
 from stormpg.trajectories import RUNS, Trajectories

@@ -30,7 +30,7 @@ import json, sys
 from pathlib import Path
 import jax, stormpg
 from stormpg.engine import compiled_loop
-from stormpg.engine.iteration import Budget
+from stormpg.engine.budget import Budget
 from stormpg.runs import checkpoints, run_folder
 from stormpg.runs.training import RunOptions
 from stormpg.train import check_training

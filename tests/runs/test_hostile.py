@@ -23,7 +23,7 @@ from benchmarks.mutations import DIGITS, as_text, bytes_of, mutate
 
 import stormpg
 from stormpg import files
-from stormpg.envs.named import from_file
+from stormpg.envs.from_files import from_file
 from stormpg.errors import InputError
 from stormpg.files.reading import read_json
 from stormpg.runs import parquet, run_folder

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import runpy
+import shutil
 import subprocess
 import sys
 import warnings
@@ -287,3 +288,21 @@ def test_folders_are_not_opened_where_the_system_cannot(tmp_path, monkeypatch):
 def test_numbers_that_32_bits_do_not_hold(arguments, message):
     with pytest.raises(InputError, match=message):
         stormpg.train(**{**JOB, **arguments}, algorithm=STORM)
+
+
+FORMAT_3 = Path(__file__).parents[1] / "data" / "format-3"
+
+
+def test_runs_of_format_3(tmp_path):
+    """Written before schedules had a memory: a finished run is read, and an unfinished one resumed, with a warning."""
+    assert len(stormpg.load(FORMAT_3 / "finished").columns["return"]) == 58
+    shutil.copytree(FORMAT_3 / "unfinished", tmp_path / "run")
+    begun = stormpg.load(tmp_path / "run")
+    assert not begun.complete
+    assert 0 < begun.columns["trajectories"].max() < 60
+    with pytest.warns(stormpg.StormpgWarning, match="older version"):
+        resumed = stormpg.resume(tmp_path / "run")
+    whole = stormpg.train("chain", resumed.algorithms[0], trajectories=60, seeds=2, horizon=4)
+    np.testing.assert_array_equal(resumed.columns["large"], whole.columns["large"])
+    np.testing.assert_allclose(resumed.columns["return"], whole.columns["return"], rtol=1e-5)
+    assert resumed.columns["trajectories"].max() == whole.columns["trajectories"].max()

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg.engine.iteration import Row
+from stormpg.engine.metrics import Row
 from stormpg.runs.table import NAMES, RECORDED, Table, mean_return
 
 LIVE = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1]], bool)  # [iterations, runs]

@@ -16,10 +16,10 @@ from stormpg.errors import InputError, PartsFailed
 from stormpg.machine import blocks, retries
 from stormpg.machine.ray_cluster import check_address, imported
 from stormpg.report import write
-from stormpg.studies.units import Unit
+from stormpg.studies.work_units import Unit
 from stormpg.studies.workers import workers
 from stormpg.studies.workspace import Part, Workspace
-from stormpg.tune import halving, packs, search
+from stormpg.tune import halving, packed_trials, search
 from stormpg.tune.objective import Objective
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Range
@@ -81,7 +81,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     """SIGKILL in the middle of a pack on the second node: the study is that of one process, trial by trial."""
     address, raylet, second = two_nodes
     here, there, seen = (tmp_path / name for name in ("here", "there", "seen"))
-    monkeypatch.setattr(packs, "RUNS", 16)  # two trials in a pack
+    monkeypatch.setattr(packed_trials, "RUNS", 16)  # two trials in a pack
     search.run(Workspace(here), SEARCH, study_in(here), alone=True)
     seen.mkdir()
     real = halving.run_pack

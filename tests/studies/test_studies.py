@@ -20,7 +20,7 @@ from stormpg.studies import comparison, equal_tuning, protocols, verdicts, worke
 from stormpg.studies.report_content import simple
 from stormpg.studies.statistics import iqm, percentiles
 from stormpg.studies.study import claimed
-from stormpg.studies.units import Unit, compute_unit, keep_unit, split_settings
+from stormpg.studies.work_units import Unit, compute_unit, keep_unit, split_settings
 from stormpg.studies.workspace import Workspace
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def ramp(reach: float, top: float = 100.0, seeds: int = 12, noise: float = 0.0) 
 
 def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
     first = Workspace(tmp_path).run([SMALL])[0]
-    monkeypatch.setattr("stormpg.studies.units.train", None)  # whoever trains now fails
+    monkeypatch.setattr("stormpg.studies.work_units.train", None)  # whoever trains now fails
     again = Workspace(tmp_path).run([SMALL])[0]
     for name in first:
         np.testing.assert_array_equal(first[name], again[name])
@@ -73,7 +73,7 @@ def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
 
 def test_processes_do_what_threads_do(tmp_path, monkeypatch):
     by_threads = Workspace(tmp_path / "threads").run([SMALL])[0]
-    monkeypatch.setattr(workers.Here, "in_groups", False)
+    monkeypatch.setattr(workers.ThisMachine, "in_groups", False)
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # which it may add to
     told = []
     by_processes = Workspace(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
@@ -293,7 +293,7 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     shutil.rmtree(tmp_path / "tuning")
     units = [unit for name in wanted.algorithms for unit in equal_tuning.tuning_units("chain", name, 4, 40, 2, {}, 6)]
     Workspace(tmp_path).run(units)
-    monkeypatch.setattr("stormpg.studies.units.train", None)
+    monkeypatch.setattr("stormpg.studies.work_units.train", None)
     with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
         comparison.compare(Workspace(tmp_path), wanted, True, [])
     chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "tuned"]
@@ -386,7 +386,7 @@ def test_a_comparison_leaves_a_page_and_goes_on(tmp_path, monkeypatch):
     shutil.rmtree(workspace.root / "runs" / "chain" / "gpomdp")
     again = comparison.compare(workspace, wanted, False, ["stormpg compare chain"])
     assert again["environments"] == data["environments"]
-    monkeypatch.setattr("stormpg.studies.units.train", None)
+    monkeypatch.setattr("stormpg.studies.work_units.train", None)
     runs = [workspace.root / "runs" / "chain" / name for name in ("gpomdp", "storm-pg")]
     reported = comparison.report_runs(runs, tmp_path / "again", ["stormpg report"])
     assert reported["environments"][0]["algorithms"] == data["environments"][0]["algorithms"]

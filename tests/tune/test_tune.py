@@ -16,12 +16,12 @@ import stormpg
 from stormpg.algorithms import ALGORITHMS
 from stormpg.errors import InputError, PartsFailed
 from stormpg.runs.table import mean_return
-from stormpg.studies import units, workspace
+from stormpg.studies import work_units, workspace
 from stormpg.studies.statistics import iqm
 from stormpg.studies.workspace import Workspace
-from stormpg.tune import halving, packs, search
+from stormpg.tune import halving, packed_trials, search
 from stormpg.tune.objective import Objective, objective
-from stormpg.tune.packs import packed, run_pack
+from stormpg.tune.packed_trials import packed, run_pack
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.space import Choices, Range, distributions, read_space, space_for, within
 from stormpg.tune.storage import close, open_study
@@ -50,7 +50,7 @@ def told(study):
 def kept_programs():
     """A study lets go of its programs after each group of parts; here all have the same, which would be traced again."""
     yield
-    units.drop_programs()
+    work_units.drop_programs()
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def programs_stay(request, kept_programs, monkeypatch):
             (workspace, "drop_programs"),
             (search, "drop_programs"),
             (search, "give_memory_back"),
-            (units, "give_memory_back"),
+            (work_units, "give_memory_back"),
         ):
             monkeypatch.setattr(module, name, lambda: None)
 
@@ -153,7 +153,7 @@ def test_a_packed_trial_is_the_trial_alone():
     for name, budget, near in (("the first iterations", 10, 1e-5), ("a whole run", 60, 0.05)):
         together = run_pack(problem._replace(trajectories=budget), trials, None, None, [])
         for one, value in zip(trials, together.values, strict=True):
-            algorithm, policy = packs.trial(problem, one)
+            algorithm, policy = packed_trials.trial(problem, one)
             alone = stormpg.train(problem.env, algorithm, budget, list(SEEDS), horizon=20, policy=policy)
             assert value == pytest.approx(float(iqm(mean_return(alone.columns))), rel=near), name
 

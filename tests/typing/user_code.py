@@ -10,7 +10,7 @@ from jax import Array
 import stormpg
 from stormpg import Agent, Algorithm, Batch, Here, Result, Sample, Tracked, algorithm, estimators, schedules, steps, trackers
 from stormpg.contract import Blank
-from stormpg.records import Tree, add, as_float, record, static
+from stormpg.pytrees import Tree, add, as_float, record, static
 
 
 def researcher() -> float:

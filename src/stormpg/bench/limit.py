@@ -17,7 +17,7 @@ from stormpg.envs import make
 from stormpg.estimators import estimate
 from stormpg.machine.blocks import cores
 from stormpg.policies.constructors import policy_for
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.sampling.rollouts import noise_of, rollout
 
 SOURCE = Path(__file__).with_name("limit.c")

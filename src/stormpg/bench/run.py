@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from stormpg.bench import growth, instead, limit, speeds, waits
+from stormpg.bench import growth, libraries, limit, speeds, waits
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
@@ -36,7 +36,7 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
     with tempfile.TemporaryDirectory() as folder:
         work = {
             "limit": lambda: limit.limit(Path(folder), rounds, tell),
-            "peers": lambda: instead.peers(root, quick, rounds, tell),
+            "peers": lambda: libraries.peers(root, quick, rounds, tell),
             "training": lambda: speeds.training(quick, 2 if quick else 3, tell),
             "kernels": lambda: speeds.kernels(rounds, tell),
             "sweep": lambda: speeds.sweep(quick, 2 if quick else 3, tell),

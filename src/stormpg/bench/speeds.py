@@ -14,7 +14,7 @@ import stormpg
 from stormpg import scores, trajectories
 from stormpg.algorithms import Algorithm
 from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, seconds_of
-from stormpg.engine.iteration import Budget
+from stormpg.engine.budget import Budget
 from stormpg.runs.result import Result
 from stormpg.runs.training import RunOptions, Training
 

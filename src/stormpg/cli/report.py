@@ -8,8 +8,8 @@ import typer
 from stormpg.cli import theory, tuning
 from stormpg.cli.base import Json, app, this_command
 from stormpg.cli.studies import show
-from stormpg.engine.iteration import LIMIT
-from stormpg.envs.named import check_name
+from stormpg.engine.budget import LIMIT
+from stormpg.envs.from_files import check_name
 from stormpg.errors import InputError, choose, legible
 from stormpg.files.reading import as_record
 from stormpg.reproduce import reproduction

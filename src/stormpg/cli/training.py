@@ -11,7 +11,7 @@ from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.report.terminal import out, progress_bar, table
 from stormpg.runs import run_folder
-from stormpg.runs.checkpoints import CheckpointInterval
+from stormpg.runs.checkpoints import SECONDS, CheckpointInterval
 from stormpg.runs.logs import open_logs
 from stormpg.runs.options import Job, from_flag
 from stormpg.runs.result import Result
@@ -46,7 +46,7 @@ def train_command(
     config: Config = None,
     folder: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Resume the run in this folder.")] = None,
-    checkpoint_seconds: Seconds = 60.0,
+    checkpoint_seconds: Seconds = SECONDS,
     checkpoint_iterations: Iterations = None,
     log: Logs = None,
     as_json: Json = False,

@@ -26,7 +26,7 @@ from stormpg.studies.study import ABOUT, check_folder, claimed
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workspace
 from stormpg.tune.objective import objective as objective_of
-from stormpg.tune.packs import check, parted
+from stormpg.tune.packed_trials import check, parted
 from stormpg.tune.plan import Problem, Search, from_about
 from stormpg.tune.space import Choices, Range, read_space, space_for
 

@@ -15,7 +15,9 @@ from jax import Array
 from optax.tree_utils import tree_where
 
 from stormpg.algorithms import Algorithm
-from stormpg.engine.iteration import Budget, Row, Setup, State, begin, cost, due, learn, unfinished, wanted
+from stormpg.engine.budget import Budget
+from stormpg.engine.iteration import Setup, State, begin, cost, due, learn, unfinished, wanted
+from stormpg.engine.metrics import Row
 from stormpg.envs.base import Environment
 from stormpg.machine.blocks import as_here, block_size, cores, devices
 from stormpg.machine.xla import OFTEN, ONCE, Program

@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from optax.tree_utils import tree_where
 
 from stormpg.algorithms import Algorithm
-from stormpg.contract import START, Here, Moment, Sample, Tracked
-from stormpg.records import Tree, add, all_finite, as_float, norm
+from stormpg.contract import START, Here, Moment, Sample
+from stormpg.engine.budget import LIMIT, Budget
+from stormpg.engine.metrics import Row, recorded, smallest
+from stormpg.pytrees import Tree, add, all_finite, as_float, norm
 from stormpg.sampling import empty_batch
-from stormpg.trajectories import Batch, discounted, mean_return
+from stormpg.trajectories import Batch, mean_return
 
 
 class State(NamedTuple):
@@ -33,38 +34,6 @@ class State(NamedTuple):
     iteration: Array  # t
     trajectories: Array  # sampled so far
     steps: Array  # environment steps sampled so far, at most LIMIT
-
-
-LIMIT = 2**31 - 1  # of counts, which have 32 bits
-
-
-class Budget(NamedTuple):
-    """What a run may sample. No batch exceeds the trajectories, and none starts after the steps are used up."""
-
-    trajectories: Any = LIMIT
-    steps: Any = LIMIT
-
-    def holds(self, state: State, cost: Any) -> Array:
-        """Whether an iteration that samples `cost` trajectories fits."""
-        fits: Array = (state.trajectories + cost <= self.trajectories) & (state.steps < self.steps)
-        return fits
-
-
-class Row(NamedTuple):
-    """The record of one iteration."""
-
-    live: Array  # False: the iteration did not take place
-    large: Array
-    batch: Array  # trajectories sampled in it
-    steps: Array  # environment steps sampled in it
-    mean_return: Array  # of the tracker's batch; sampled at ξ_t unless the tracker wanted another point
-    discounted_return: Array
-    gradient_norm: Array  # ‖g_t‖
-    weight_mean: Array  # of the importance weights of the correction, over the steps taken
-    weight_max: Array
-    effective_sample_size: Array  # (Σw)²/Σw² over the weights of whole trajectories
-    diverged: Array
-    info: dict[str, Array]  # columns that the tracker adds
 
 
 class Setup(NamedTuple):
@@ -197,35 +166,3 @@ def best_of(state: State, batches: tuple[Batch, ...]) -> tuple[Tree, Array]:
         better = reward > largest
         best, largest = tree_where(better, batch.sampled_at, best), jnp.where(better, reward, largest)
     return best, largest
-
-
-def recorded(here: Here, tracked: Tracked, batches: tuple[Batch, ...], size: Array, diverged: Array) -> Row:
-    """The row of an iteration that took place."""
-    shown = tracked.batch.trajectories
-    weight = jnp.ones_like(shown.mask) if tracked.weight is None else tracked.weight
-    steps = sum((batch.trajectories.mask.sum() for batch in batches), jnp.zeros(()))
-    return Row(
-        live=jnp.ones((), dtype=bool),
-        large=jnp.full((), here.large),
-        batch=jnp.full((), sum(len(batch.trajectories.mask) for batch in batches)),
-        steps=steps.astype(int),
-        mean_return=mean_return(shown),
-        discounted_return=discounted(shown, here.estimator.gamma).sum(axis=1).mean(),
-        gradient_norm=size,
-        weight_mean=(weight * shown.mask).sum() / shown.mask.sum(),
-        weight_max=jnp.where(shown.mask > 0, weight, 0.0).max(),
-        effective_sample_size=effective_sample_size(weight[:, -1]),
-        diverged=diverged,
-        info={name: jnp.asarray(value) for name, value in tracked.info.items()},
-    )
-
-
-def smallest(x: Array) -> float:
-    """The smallest positive normal number of the type of an array."""
-    return float(np.finfo(x.dtype).tiny)
-
-
-def effective_sample_size(weight: Array) -> Array:
-    """(Σw)²/Σw², computed from weights scaled by the largest, so that no square overflows."""
-    scaled = weight / jnp.maximum(weight.max(), smallest(weight))
-    return scaled.sum() ** 2 / jnp.maximum((scaled**2).sum(), smallest(weight))

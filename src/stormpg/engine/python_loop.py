@@ -9,12 +9,14 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm
+from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import Chunk
-from stormpg.engine.iteration import Budget, Row, Setup, State, begin, due, learn, unfinished, wanted, wanted_sizes
+from stormpg.engine.iteration import Setup, State, begin, due, learn, unfinished, wanted, wanted_sizes
+from stormpg.engine.metrics import Row
 from stormpg.envs.base import OutsideEnvironment
 from stormpg.errors import Forecast
 from stormpg.machine.stopping import Stop
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.sampling.episodes import Sampler, with_log_probs
 from stormpg.sampling.ray_actors import RaySampler
 from stormpg.schedules import Pattern

@@ -14,7 +14,7 @@ from jax import Array
 
 from stormpg.envs.base import Discrete, Environment
 from stormpg.errors import InputError
-from stormpg.records import as_float
+from stormpg.pytrees import as_float
 
 
 class State(NamedTuple):

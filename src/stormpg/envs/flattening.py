@@ -73,6 +73,11 @@ def flatten(space: spaces.Space[Any], observation: Any) -> np.ndarray:
         return values.reshape(len(values), -1) if values.shape[1:] == space.shape else values
     if isinstance(observation, list) or (isinstance(observation, np.ndarray) and observation.ndim == 1):
         return np.stack([flatten(space, one) for one in observation])
+    return flatten_one(space, observation)
+
+
+def flatten_one(space: spaces.Space[Any], observation: Any) -> np.ndarray:
+    """Return one observation as a vector. This runs at every step."""
     return np.asarray(spaces.flatten(space, observation), np.float32)
 
 

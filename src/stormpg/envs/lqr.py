@@ -15,7 +15,7 @@ from jax import Array
 
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import InputError
-from stormpg.records import as_float
+from stormpg.pytrees import as_float
 
 
 class State(NamedTuple):

@@ -6,9 +6,8 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
-from stormpg.envs.flattening import flat_actions, flat_observations, unflatten_one
+from stormpg.envs.flattening import flat_actions, flat_observations, flatten_one, unflatten_one
 from stormpg.errors import EnvironmentFailure
 
 
@@ -44,11 +43,10 @@ class OneEpisode(gymnasium.Wrapper):
 
     def _flat(self, observation: Any) -> np.ndarray:
         """Return the flattened observation, after checking its size."""
-        flat = self._guard(spaces.flatten, self.env.observation_space, observation)
+        flat: np.ndarray = self._guard(flatten_one, self.env.observation_space, observation)
         if flat.shape != self.seen.shape:
             self._fail(f"returned an observation of {flat.size} numbers; expected {self.seen.size}")
-        vector: np.ndarray = flat.astype(np.float32, copy=False)
-        return vector
+        return flat
 
     def _guard(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call a function of the environment, and report its errors as EnvironmentFailure."""

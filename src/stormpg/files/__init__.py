@@ -15,7 +15,7 @@ import numpy as np
 
 from stormpg.errors import InputError
 from stormpg.files.reading import size_of
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 MOST_HEADER = 2**24  # the largest number of bytes in a safetensors file apart from its arrays
 FORMAT = 4

@@ -22,7 +22,7 @@ from stormpg.files import write_file
 from stormpg.films.drawing import captioned, draw, with_headroom
 from stormpg.films.formats import FASTEST, writer
 from stormpg.policies.acting import actor
-from stormpg.records import Tree, traceable
+from stormpg.pytrees import Tree, traceable
 from stormpg.runs.run_folder import Run
 from stormpg.sampling.rollouts import draws_noise, noise_of
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from stormpg.machine.xla import platform
 from stormpg.policies.families import Categorical, Gaussian
 from stormpg.policies.networks import MLP
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 MOST_INPUTS, WIDEST, MOST_OUTPUTS = 32, 256, 16  # limits for a network that fits into a program's registers
 

@@ -19,7 +19,7 @@ from jax.experimental.pallas import triton
 
 from stormpg.kernels.network import head, hidden, load_weights, output, power_of_two, read, scalars, split, weights
 from stormpg.kernels.scalar_code import on_lanes
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories, over_runs
 
 LANES = 32  # the largest number of trajectories per program of a rollout

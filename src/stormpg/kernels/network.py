@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.kernels.scalar_code import on_lanes
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 
 class Given(NamedTuple):

@@ -28,6 +28,9 @@ ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": Fals
 # For a program that runs often. By default, LLVM uses only half of the width of 512-bit vector units.
 OFTEN = {"xla_cpu_prefer_vector_width": 512}
 
+# For processes that share a GPU: autotuning times kernels, which is useless while other processes use it.
+NO_TRIALS = ("xla_gpu_autotune_level", 0)
+
 # Compiles a loop of small steps, such as a rollout, as one function instead of one call per operation. It is one of XLA's extra
 # options, of which unknown ones are ignored. XLA reads it at startup, so it cannot be set for each program.
 LOOPS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000000"

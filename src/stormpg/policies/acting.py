@@ -14,7 +14,7 @@ import numpy as np
 from stormpg.policies.families import Categorical, Gaussian, MultiCategorical, table_rows
 from stormpg.policies.networks import MLP, LookupTable
 from stormpg.policies.normalisation import Normalised
-from stormpg.records import Opaque, Tree, traceable
+from stormpg.pytrees import Opaque, Tree, traceable
 
 Function = Callable[..., np.ndarray]
 

@@ -22,7 +22,7 @@ from stormpg.policies.families import Policy as Policy
 from stormpg.policies.families import log_probs_of as log_probs_of
 from stormpg.policies.networks import MLP, LinearFeatures, LookupTable, network
 from stormpg.policies.normalisation import Normalised
-from stormpg.records import as_float
+from stormpg.pytrees import as_float
 
 WIDEST = 1e5  # bounds with a larger half-width do not tell the useful range of actions and are ignored
 

@@ -29,7 +29,7 @@ import numpy as np
 from jax import Array
 
 from stormpg.policies.networks import Network, on_rows
-from stormpg.records import Tree, as_float, in_steps, own_method, record, static
+from stormpg.pytrees import Tree, as_float, in_steps, own_method, record, static
 
 
 @record

@@ -15,7 +15,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from stormpg.errors import InputError
-from stormpg.records import Tree, own_method
+from stormpg.pytrees import Tree, own_method
 
 FEW_INPUTS = 32  # with at most this many inputs, the first layer is written as multiply-adds
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.policies.families import log_probs_of
-from stormpg.records import Tree, in_steps, record, static
+from stormpg.pytrees import Tree, in_steps, record, static
 from stormpg.trajectories import Trajectories
 
 

@@ -11,7 +11,7 @@ from stormpg.files import write_file
 from stormpg.policies.families import NEVER, Categorical, Gaussian, MultiCategorical, table_of
 from stormpg.policies.networks import MLP
 from stormpg.policies.normalisation import Normalised
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 OPSET = 17
 

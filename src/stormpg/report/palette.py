@@ -16,6 +16,7 @@ STYLES = (
     ("#8A8A8A", "-."),
 )
 COLOURS = [colour for colour, _ in STYLES]
+PAGE_DASHES = ["solid", "dash", "dashdot", "dot", "solid", "dash", "longdashdot"]  # the same, as the page names them
 
 
 def styles(count: int) -> list[tuple[str, str]]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stormpg.studies.units import Unit
 from stormpg.studies.verdicts import FAILS, HOLDS, show
+from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
 
 ENV, SEEDS, TRAJECTORIES, BATCH = "cartpole-continuous", 5, 100, 5

@@ -30,7 +30,7 @@ from stormpg.studies.study import (
     tune_task,
     tuning_for,
 )
-from stormpg.studies.units import Unit
+from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
 
 TUNED = ("reinforce", "pgt", "gpomdp", "svrpo", "svrpg", "srvr-pg", "storm-pg")

@@ -10,7 +10,7 @@ from stormpg.paper import settings_for
 from stormpg.runs.table import WINDOW, Columns
 from stormpg.studies import statistics
 from stormpg.studies.protocols import grid_for
-from stormpg.studies.units import Unit, split_settings
+from stormpg.studies.work_units import Unit, split_settings
 
 RATES = tuple(round(float(rate), 5) for rate in np.geomspace(0.001, 0.1, 7))
 MOMENTA = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)

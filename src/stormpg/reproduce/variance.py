@@ -19,7 +19,7 @@ from stormpg.engine.iteration import Setup, State, here_at
 from stormpg.envs import Environment
 from stormpg.estimators import gradient
 from stormpg.policies.constructors import policy_for
-from stormpg.records import Tree, traceable
+from stormpg.pytrees import Tree, traceable
 from stormpg.sampling import rollout
 from stormpg.studies.statistics import iqm
 from stormpg.train import train

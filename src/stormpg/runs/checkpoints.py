@@ -19,19 +19,22 @@ import jax
 import numpy as np
 
 from stormpg import files
-from stormpg.engine.iteration import LIMIT, Row, State
+from stormpg.engine.budget import LIMIT
+from stormpg.engine.iteration import State
+from stormpg.engine.metrics import Row
 from stormpg.errors import InputError, legible, tell
 
 KEPT = 2
 PATTERN = "checkpoint-*.safetensors"
 FORMATS = ("2", "3", "4")  # the formats that can be read
+SECONDS = 60.0  # between two checkpoints, by default
 LOCK = ".lock"  # the lock file in a folder, held by the process that writes there
 
 
 class CheckpointInterval(NamedTuple):
     """The longest interval between two checkpoints. None: no limit."""
 
-    seconds: float | None = 60.0
+    seconds: float | None = SECONDS
     iterations: int | None = None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stormpg.engine.iteration import LIMIT
+from stormpg.engine.budget import LIMIT
 from stormpg.errors import InputError, shown
 from stormpg.files import READABLE
 from stormpg.files.reading import MOST_LETTERS, conforms, read_object

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.records import Aside, Opaque
+from stormpg.pytrees import Aside, Opaque
 
 FEW = 16  # arrays with at most this many numbers are written out; larger ones are hashed
 DEEPEST = 40  # levels of nesting

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stormpg.engine.iteration import Row, State
+from stormpg.engine.iteration import State
+from stormpg.engine.metrics import Row
 from stormpg.errors import InputError, choose
 
 Values = Mapping[str, float]

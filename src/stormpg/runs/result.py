@@ -10,10 +10,12 @@ import jax
 import numpy as np
 
 from stormpg.algorithms import Algorithm
-from stormpg.engine.iteration import LIMIT, Budget, Row, State
+from stormpg.engine.budget import LIMIT, Budget
+from stormpg.engine.iteration import State
+from stormpg.engine.metrics import Row
 from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import InputError, choose
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.runs.run_folder import ITERATES
 from stormpg.runs.table import WINDOW, Columns, mean_return
 

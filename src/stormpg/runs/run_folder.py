@@ -20,11 +20,11 @@ from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.engine.iteration import Setup, State
 from stormpg.engine.iteration import begin as begin_state
 from stormpg.envs import as_environment
-from stormpg.envs.named import from_file
+from stormpg.envs.from_files import from_file
 from stormpg.errors import InputError, choose, legible
 from stormpg.files import FORMAT, fill, load_tree, read_tensors, save_tree, write_json
 from stormpg.policies.constructors import describe_policy, from_description
-from stormpg.records import Tree, traceable
+from stormpg.pytrees import Tree, traceable
 from stormpg.runs import parquet
 from stormpg.runs.checkpoints import upgraded
 from stormpg.runs.config import policy_settings

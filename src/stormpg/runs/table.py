@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from stormpg.algorithms import Algorithm
-from stormpg.engine.iteration import Row
+from stormpg.engine.metrics import Row
 
 Columns = Mapping[str, np.ndarray]
 

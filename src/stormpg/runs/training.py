@@ -19,14 +19,16 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm
+from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import CompiledLoop
-from stormpg.engine.iteration import Budget, Row, Setup, State, begin, cost, is_large
+from stormpg.engine.iteration import Setup, State, begin, cost, is_large
+from stormpg.engine.metrics import Row
 from stormpg.engine.python_loop import PythonLoop
 from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import InputError
 from stormpg.machine.blocks import at_home, cut, in_blocks, together
 from stormpg.machine.stopping import Halted, Stop, listening
-from stormpg.records import stack, traceable
+from stormpg.pytrees import stack, traceable
 from stormpg.runs.checkpoints import Keeper, Reached, joined
 from stormpg.runs.logs import Logger, send
 from stormpg.runs.result import Progress, Result, Watch

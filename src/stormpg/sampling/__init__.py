@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.envs.base import AnyEnvironment
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.sampling import episodes, rollouts
 from stormpg.trajectories import Batch, Trajectories
 

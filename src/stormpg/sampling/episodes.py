@@ -20,7 +20,7 @@ from stormpg.envs.base import Box, Discrete, OutsideEnvironment, VectorEnv
 from stormpg.errors import EnvironmentFailure
 from stormpg.machine.stopping import Halted, Stop
 from stormpg.policies.acting import Actor, actor
-from stormpg.records import Tree, traceable
+from stormpg.pytrees import Tree, traceable
 from stormpg.sampling.rollouts import noise_of
 from stormpg.scores import log_probs_in_blocks
 from stormpg.trajectories import Trajectories

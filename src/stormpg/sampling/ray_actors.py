@@ -21,7 +21,7 @@ from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.machine import retries
 from stormpg.machine.ray_cluster import HERE, cluster, imported
 from stormpg.policies.acting import Actor, actor
-from stormpg.records import Tree, traceable
+from stormpg.pytrees import Tree, traceable
 from stormpg.sampling.episodes import Sampler
 from stormpg.trajectories import Trajectories
 

@@ -10,7 +10,7 @@ from optax.tree_utils import tree_where
 
 from stormpg import kernels
 from stormpg.envs.base import Environment
-from stormpg.records import Tree, in_steps
+from stormpg.pytrees import Tree, in_steps
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
 

@@ -10,7 +10,7 @@ from stormpg.report.write import write_report
 from stormpg.runs import run_folder
 from stormpg.studies.report_content import content
 from stormpg.studies.study import ABOUT, Switches, Task, Tuning, claimed, fixed_unit, searches_of, tune_task, tuning_for
-from stormpg.studies.units import split_settings
+from stormpg.studies.work_units import split_settings
 from stormpg.studies.workspace import Workspace
 
 MOST_CURVES, MOST_SEEDS = 200, 10**4  # limits for a run in a report, as every curve is resampled a thousand times

@@ -13,7 +13,7 @@ import numpy as np
 
 from stormpg.errors import InputError
 from stormpg.runs.table import Columns, mean_return
-from stormpg.studies.units import Unit, split_settings
+from stormpg.studies.work_units import Unit, split_settings
 
 TUNING_SEED = 1000  # the first seed for tuning
 FRESH_SEED = 2000  # the first seed for the reported runs

@@ -16,7 +16,7 @@ from stormpg.runs.checkpoints import LOCK, owned
 from stormpg.runs.table import Columns
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.protocols import Curves, curves_of
-from stormpg.studies.units import Unit
+from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
 
 ABOUT = "experiment.json"  # the description of the study in a folder

@@ -18,16 +18,15 @@ import jax
 from stormpg.machine import retries
 from stormpg.machine.blocks import cores, lend
 from stormpg.machine.ray_cluster import cluster
-from stormpg.machine.xla import CACHE, keep_programs, understood
-from stormpg.studies.units import drop_programs
+from stormpg.machine.xla import CACHE, NO_TRIALS, keep_programs, understood
+from stormpg.studies.work_units import drop_programs
 
 GROUP = 8  # number of parts after which a process drops its compiled programs
-NO_TRIALS = ("xla_gpu_autotune_level", 0)  # autotuning times kernels, which is useless while other processes use the GPU
 PROCESSES = 14  # maximum number of processes that share a GPU
 DONE = itertools.count()  # counts the parts that a process of a cluster has completed
 
 
-class Here:
+class ThisMachine:
     """Workers on this machine: threads or processes."""
 
     @property
@@ -54,10 +53,10 @@ class OnRay:
 
 
 @contextlib.contextmanager
-def workers(where: str | None) -> Iterator[Here | OnRay]:
+def workers(where: str | None) -> Iterator[ThisMachine | OnRay]:
     """The workers of the Ray cluster at the address `where`, or of this machine if None."""
     if where is None:
-        yield Here()
+        yield ThisMachine()
         return
     with cluster(where) as ray:
         yield OnRay(ray)

@@ -18,8 +18,8 @@ from stormpg.files.reading import read_json
 from stormpg.machine import retries
 from stormpg.machine.stopping import Halted, Stop, add_note, completed, listening, whole_study
 from stormpg.runs.table import Columns
-from stormpg.studies.units import Unit, compute_unit, drop_programs, keep_unit, read_unit
-from stormpg.studies.workers import GROUP, Here, OnRay, stop
+from stormpg.studies.work_units import Unit, compute_unit, drop_programs, keep_unit, read_unit
+from stormpg.studies.workers import GROUP, OnRay, ThisMachine, stop
 
 Report = Callable[[str, int, int], None]  # the name of a part, number of parts done, total number of parts
 
@@ -39,7 +39,7 @@ class Workspace:
     root: Path
     report: Report | None = None
     train: bool = True  # False: a missing part is an error
-    workers: Here | OnRay = dataclasses.field(default_factory=Here)
+    workers: ThisMachine | OnRay = dataclasses.field(default_factory=ThisMachine)
 
     def run(self, units: Sequence[Unit]) -> list[Columns]:
         """Run the missing units, and return the tables of all. Existing units are checked before anything is run."""

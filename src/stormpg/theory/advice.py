@@ -22,7 +22,7 @@ from stormpg import estimators
 from stormpg.envs import AnyEnvironment, Environment
 from stormpg.envs.chain import chain_tables
 from stormpg.estimators import Estimator, estimate
-from stormpg.records import Tree, add, norm
+from stormpg.pytrees import Tree, add, norm
 from stormpg.sampling import rollout
 from stormpg.theory import tabular
 from stormpg.theory.bounds import Constants, Prescription, admissible, corollary, prescriptions

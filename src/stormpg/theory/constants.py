@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from stormpg.envs.chain import Tables
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.theory import tabular
 from stormpg.theory.bounds import Constants
 

@@ -15,7 +15,7 @@ from jax import Array
 
 from stormpg.envs.chain import Tables
 from stormpg.errors import InputError
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 from stormpg.scores import log_probs
 from stormpg.theory.tabular import probabilities
 from stormpg.trajectories import Trajectories

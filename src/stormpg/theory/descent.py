@@ -15,14 +15,15 @@ import numpy as np
 from jax import Array
 
 from stormpg.algorithms import Algorithm
+from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import follow
-from stormpg.engine.iteration import Budget, Setup, State, begin
+from stormpg.engine.iteration import Setup, State, begin
 from stormpg.envs import Environment
 from stormpg.envs.chain import Tables, from_tables
 from stormpg.envs.lqr import System, from_system
 from stormpg.machine.xla import ONCE, Program
 from stormpg.policies.constructors import policy_for
-from stormpg.records import Tree, stack
+from stormpg.pytrees import Tree, stack
 from stormpg.schedules import Schedule, once
 from stormpg.theory import linear, tabular
 from stormpg.theory.counts import Branches, batch

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stormpg.engine.iteration import LIMIT
+from stormpg.engine.budget import LIMIT
 from stormpg.envs import make
-from stormpg.envs.named import check_name
+from stormpg.envs.from_files import check_name
 from stormpg.errors import choose
 from stormpg.files.reading import as_record
 from stormpg.paper import settings_for
 from stormpg.policies.constructors import policy_for
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.study import Tuning, claimed
-from stormpg.studies.units import Unit
+from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
 from stormpg.theory import advice, lemmas, payoff, rates, tracking_error
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.envs.lqr import System
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 
 def objective(system: System, params: Tree, sigma: Array | float, gamma: Array | float, horizon: int) -> Array:

@@ -14,7 +14,7 @@ from optax.tree_utils import tree_vdot
 
 from stormpg.algorithms import Algorithm
 from stormpg.contract import Here, Tracked
-from stormpg.records import Tree, add, record, static
+from stormpg.pytrees import Tree, add, record, static
 
 
 class Record(NamedTuple):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.envs.chain import Tables
-from stormpg.records import Tree
+from stormpg.pytrees import Tree
 
 
 class Moments(NamedTuple):

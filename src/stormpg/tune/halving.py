@@ -9,7 +9,7 @@ from stormpg import files
 from stormpg.errors import InputError, PartsFailed, legible
 from stormpg.files.reading import read_object
 from stormpg.studies.workspace import Part, Workspace
-from stormpg.tune.packs import Found, packed, run_pack, trial
+from stormpg.tune.packed_trials import Found, packed, run_pack, trial
 from stormpg.tune.plan import Search
 
 

@@ -11,9 +11,9 @@ from stormpg.runs.options import write_toml
 from stormpg.studies.equal_tuning import FRESH_SEED
 from stormpg.studies.report_content import content, simple
 from stormpg.studies.study import Task
-from stormpg.studies.units import Unit
+from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
-from stormpg.tune.packs import parted
+from stormpg.tune.packed_trials import parted
 from stormpg.tune.plan import Problem, Search
 from stormpg.tune.storage import quiet, trials_of
 

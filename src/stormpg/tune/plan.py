@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stormpg.algorithms import ALGORITHMS
-from stormpg.envs.named import check_name
+from stormpg.envs.from_files import check_name
 from stormpg.errors import choose
 from stormpg.files import as_json
 from stormpg.files.reading import check_fields

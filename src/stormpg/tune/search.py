@@ -15,7 +15,7 @@ from typing import Any
 from stormpg import files
 from stormpg.errors import InputError, shown
 from stormpg.files.reading import read_text
-from stormpg.studies.units import drop_programs, give_memory_back
+from stormpg.studies.work_units import drop_programs, give_memory_back
 from stormpg.studies.workspace import Workspace
 from stormpg.tune.halving import halved
 from stormpg.tune.plan import Search

@@ -3,8 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const environments = data.environments ?? [];
 
-const COLOURS = data.palette; // report/palette.py; line styles are for those who see no colours
-const DASHES = ["solid", "dash", "dashdot", "dot", "solid", "dash", "longdashdot"];
+const { colours: COLOURS, dashes: DASHES } = data.palette; // report/palette.py; line styles are for those who see no colours
 const STROKES = { solid: "", dash: "7 4", dashdot: "7 3 2 3", dot: "2 3", longdashdot: "11 3 2 3" };
 
 // ---- Words and numbers
@@ -80,7 +79,7 @@ const styles = new Map();
 function meet(name) {
   const turn = styles.size;
   const lap = Math.floor(turn / COLOURS.length);
-  if (!styles.has(name)) styles.set(name, { colour: COLOURS[turn % 7], dash: DASHES[(turn + lap) % 7] });
+  if (!styles.has(name)) styles.set(name, { colour: COLOURS[turn % COLOURS.length], dash: DASHES[(turn + lap) % DASHES.length] });
 }
 
 for (const environment of environments) Object.keys(environment.algorithms ?? {}).forEach(meet);

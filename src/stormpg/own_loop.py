@@ -11,11 +11,13 @@ from typing import Any
 import jax
 
 from stormpg.algorithms import Algorithm
+from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import iterate
-from stormpg.engine.iteration import Budget, Row, Setup, State, begin, is_large
+from stormpg.engine.iteration import Setup, State, begin, is_large
+from stormpg.engine.metrics import Row
 from stormpg.engine.python_loop import PythonLoop
 from stormpg.envs import as_environment
-from stormpg.records import traceable
+from stormpg.pytrees import traceable
 
 
 def init(env: Any, policy: Any, algorithm: Algorithm, seed: Any = 0, horizon: int | None = None) -> State:

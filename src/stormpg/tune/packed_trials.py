@@ -14,7 +14,7 @@ import numpy as np
 
 from stormpg import files
 from stormpg.algorithms import Algorithm, make_algorithm
-from stormpg.engine.iteration import Budget
+from stormpg.engine.budget import Budget
 from stormpg.envs import make
 from stormpg.errors import InputError
 from stormpg.machine.blocks import RUNS_IN_A_BLOCK
@@ -23,7 +23,7 @@ from stormpg.runs.options import POLICY_OPTIONS, policy_settings
 from stormpg.runs.result import Result
 from stormpg.runs.table import Columns
 from stormpg.runs.training import RunOptions, Training
-from stormpg.studies.units import split_settings
+from stormpg.studies.work_units import split_settings
 from stormpg.train import check_budget, check_training
 from stormpg.tune.plan import Problem
 from stormpg.tune.space import Space, ends
