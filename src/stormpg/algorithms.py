@@ -93,6 +93,11 @@ def make_algorithm(name: str, **settings: Any) -> Algorithm:
     return ALGORITHMS[choose("algorithm", name, ALGORITHMS)](**settings)
 
 
+def _plain(estimator: Estimator, S0: int, step: Step) -> Algorithm:
+    """The estimate itself from S0 trajectories for every step."""
+    return Algorithm(estimator, trackers.plain(), schedules.always(S0), step)
+
+
 @algorithm("reinforce")
 def reinforce(
     eta: float = 0.005,
@@ -104,12 +109,7 @@ def reinforce(
     decay_every: int = 100,
 ) -> Algorithm:
     """REINFORCE (Williams 1992), equation (4): S0 trajectories for every step."""
-    return Algorithm(
-        reinforce_estimator(gamma, baseline),
-        trackers.plain(),
-        schedules.always(S0),
-        steps.optax_step(eta, optimizer, decay, decay_every),
-    )
+    return _plain(reinforce_estimator(gamma, baseline), S0, steps.optax_step(eta, optimizer, decay, decay_every))
 
 
 @algorithm("pgt")
@@ -126,12 +126,7 @@ def pgt(
 
     With the baseline "time" it equals GPOMDP on-policy.
     """
-    return Algorithm(
-        pgt_estimator(gamma, baseline),
-        trackers.plain(),
-        schedules.always(S0),
-        steps.optax_step(eta, optimizer, decay, decay_every),
-    )
+    return _plain(pgt_estimator(gamma, baseline), S0, steps.optax_step(eta, optimizer, decay, decay_every))
 
 
 @algorithm("gpomdp")
@@ -145,12 +140,7 @@ def gpomdp(
     decay_every: int = 100,
 ) -> Algorithm:
     """GPOMDP (Baxter and Bartlett 2001), equation (5): S0 trajectories for every step."""
-    return Algorithm(
-        gpomdp_estimator(gamma, baseline),
-        trackers.plain(),
-        schedules.always(S0),
-        steps.optax_step(eta, optimizer, decay, decay_every),
-    )
+    return _plain(gpomdp_estimator(gamma, baseline), S0, steps.optax_step(eta, optimizer, decay, decay_every))
 
 
 @algorithm("svrpo")

@@ -99,51 +99,67 @@ class Gaussian:
         return (jnp.log(b / a) + (a * a + gap * gap) / (2 * b * b) - 0.5).sum()
 
 
+class SoftMax:
+    """What both families on logits share. A subclass says how logits are arranged: the last axis is that of one choice."""
+
+    logits: Network
+
+    def arranged(self, logits: Array) -> Array:
+        raise NotImplementedError
+
+    def chance(self, logits: Array, action: Array) -> Array:
+        """Return the log-probability of an action under these logits."""
+        table = self.arranged(logits)
+        chosen = jnp.arange(table.shape[-1]) == jnp.expand_dims(action, -1)
+        return jnp.where(chosen, jax.nn.log_softmax(table), 0.0).sum()
+
+    def init(self, key: Array) -> Tree:
+        return {"logits": self.logits.init(key)}
+
+    def act(self, params: Tree, observation: Array, noise: Array | float) -> Array:
+        return jnp.argmax(self.arranged(self.logits.apply(params["logits"], observation) + noise), axis=-1)
+
+    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
+        return self.act(params, observation, self.noise(key, ()))
+
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
+        raise NotImplementedError
+
+    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
+        return self.chance(self.logits.apply(params["logits"], observation), action)
+
+    def rows(self, params: Tree, observations: Array, actions: Array) -> Array:
+        return jax.vmap(self.chance)(on_rows(self.logits, params["logits"], observations), actions)
+
+    def mode(self, params: Tree, observation: Array) -> Array:
+        return self.act(params, observation, 0.0)
+
+    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
+        p, q = (jax.nn.log_softmax(self.arranged(self.logits.apply(each["logits"], observation))) for each in (params, other))
+        return (jnp.exp(p) * (p - q)).sum()
+
+
 @record
-class Categorical:
+class Categorical(SoftMax):
     """π_ξ(a|s) = softmax(logits_ξ(s))_a. An action is sampled by adding Gumbel noise and taking the largest."""
 
     logits: Network = static()
     actions: int = static()
 
-    def init(self, key: Array) -> Tree:
-        return {"logits": self.logits.init(key)}
+    log_prob_rows = SoftMax.rows  # its own, see `own_method`
 
-    def log_probabilities(self, params: Tree, observation: Array) -> Array:
-        return jax.nn.log_softmax(self.logits.apply(params["logits"], observation))
+    def arranged(self, logits: Array) -> Array:
+        return logits
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         return jax.random.gumbel(key, (*shape, self.actions))
 
-    def act(self, params: Tree, observation: Array, noise: Array) -> Array:
-        return jnp.argmax(self.logits.apply(params["logits"], observation) + noise)
-
-    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
-        return self.act(params, observation, self.noise(key, ()))
-
-    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
-        return self.log_chance(self.logits.apply(params["logits"], observation), action)
-
-    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
-        return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
-
-    def log_chance(self, logits: Array, action: Array) -> Array:
-        """Return the log-probability of an action under these logits."""
-        return jnp.where(jnp.arange(self.actions) == action, jax.nn.log_softmax(logits), 0.0).sum()
-
-    def mode(self, params: Tree, observation: Array) -> Array:
-        return jnp.argmax(self.logits.apply(params["logits"], observation))
-
     def in_steps(self) -> "Categorical":
         return dataclasses.replace(self, logits=in_steps(self.logits))
 
-    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
-        p, q = self.log_probabilities(params, observation), self.log_probabilities(other, observation)
-        return (jnp.exp(p) * (p - q)).sum()
-
 
 @record
-class MultiCategorical:
+class MultiCategorical(SoftMax):
     """Independent soft-max choices, the i-th among sizes[i]. An action is a vector of integers.
 
     The network returns the logits of all choices, concatenated. They are arranged as a table with one row per choice, padded
@@ -153,43 +169,17 @@ class MultiCategorical:
     logits: Network = static()
     sizes: tuple[int, ...] = static()
 
-    def init(self, key: Array) -> Tree:
-        return {"logits": self.logits.init(key)}
+    log_prob_rows = SoftMax.rows  # its own, see `own_method`
 
-    def table(self, params: Tree, observation: Array, noise: Array | float = 0.0) -> Array:
-        """Return the logits plus noise as a table, [choices, largest size]."""
-        table: Array = table_rows(jnp, self.logits.apply(params["logits"], observation) + noise, self.sizes)
+    def arranged(self, logits: Array) -> Array:
+        table: Array = table_rows(jnp, logits, self.sizes)
         return table
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         return jax.random.gumbel(key, (*shape, sum(self.sizes)))
 
-    def act(self, params: Tree, observation: Array, noise: Array) -> Array:
-        return jnp.argmax(self.table(params, observation, noise), axis=-1)
-
-    def sample(self, params: Tree, key: Array, observation: Array) -> Array:
-        return self.act(params, observation, self.noise(key, ()))
-
-    def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
-        return self.log_chance(self.logits.apply(params["logits"], observation), action)
-
-    def log_prob_rows(self, params: Tree, observations: Array, actions: Array) -> Array:
-        return jax.vmap(self.log_chance)(on_rows(self.logits, params["logits"], observations), actions)
-
-    def log_chance(self, logits: Array, action: Array) -> Array:
-        """Return the log-probability of an action under these logits."""
-        chosen = jnp.arange(max(self.sizes)) == action[:, None]
-        return jnp.where(chosen, jax.nn.log_softmax(table_rows(jnp, logits, self.sizes)), 0.0).sum()
-
-    def mode(self, params: Tree, observation: Array) -> Array:
-        return jnp.argmax(self.table(params, observation), axis=-1)
-
     def in_steps(self) -> "MultiCategorical":
         return dataclasses.replace(self, logits=in_steps(self.logits))
-
-    def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
-        p, q = (jax.nn.log_softmax(self.table(each, observation)) for each in (params, other))
-        return (jnp.exp(p) * (p - q)).sum()
 
 
 NEVER = -1e30  # the logit of the padding; finite, so that 0 · NEVER is 0

@@ -56,7 +56,7 @@ def one_by_one(policy: Any, params: Tree) -> Actor:
     acting = actor(policy, params)
 
     def rows(function: Callable[..., np.ndarray], *batch: Any) -> np.ndarray:
-        return np.concatenate([function(*(part[[row]] for part in batch)) for row in range(len(batch[0]))])
+        return np.concatenate([function(*(part[row] for part in batch)) for row in np.arange(len(batch[0]))[:, None]])
 
     return Actor(functools.partial(rows, acting.act), functools.partial(rows, acting.mode))
 
