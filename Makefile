@@ -1,13 +1,13 @@
-# Two commands do everything on a machine with Python and make; both set up .venv by themselves.
+# Two targets do everything on a machine with Python and make. Both create .venv themselves.
 #   make reproduce   the paper's experiments: tables and verdicts in the terminal, figures and a page in results/
 #   make test        lint, types and all tests
-# For work in between: make check (lint, types and the fast tests), make bench (after make peers), make clean.
+# During development: make check (lint, types and the fast tests), make bench (after make peers), make clean.
 
 PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-# Modules are compiled when they are first imported: most of them never are.
+# Do not compile modules at installation: most of them are never imported.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: reproduce test check all-tests fast-tests lint browser database bench versions adapters peers clean
@@ -15,7 +15,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
 
-# Lint and types are checked beside the tests, the browser and the database are installed beside the packages.
+# Lint and types run in parallel with the tests; the browser and the database are installed in parallel with the packages.
 test:
 	+$(MAKE) --no-print-directory --jobs lint all-tests
 
@@ -33,23 +33,23 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The page is tested in a real browser: Debian's, where it may be installed. Without one these tests are skipped, and say so.
+# The page is tested in a real browser, Debian's Chromium if it can be installed. Otherwise these tests are skipped.
 browser:
 	command -v chromedriver > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; } > /dev/null 2>&1 || true
 
-# A search is tested on a real PostgreSQL server, also where it may be installed. One apt at a time.
+# A search is tested on a real PostgreSQL server if it can be installed. It depends on browser because apt cannot run twice.
 database: browser
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; } > /dev/null 2>&1 || true
 
 bench: .venv/installed-dev
 	$(BIN)/stormpg bench $(ARGS)
 
-# Python 3.11, 3.12 and 3.13, each with the lowest and with the newest versions, in environments of their own.
+# Python 3.11, 3.12 and 3.13, each with the lowest and with the newest versions, in separate environments.
 versions: .venv/installed-dev
 	$(BIN)/python -m benchmarks.versions $(ARGS)
 
-# gymnax, brax, Weights & Biases and MLflow are large, and gymnax holds Gymnasium back: their tests have an environment of
-# their own.
+# gymnax, brax, Weights & Biases and MLflow are large, and gymnax limits the version of Gymnasium: their tests have a
+# separate environment.
 adapters: .adapters/installed
 	.adapters/bin/python -m pytest -q tests/envs/test_adapters.py tests/runs/test_logs.py $(ARGS)
 
@@ -58,7 +58,7 @@ adapters: .adapters/installed
 	.adapters/bin/pip install --quiet --disable-pip-version-check --editable ".[dev,gymnax,brax,wandb,mlflow]"
 	touch $@
 
-# What others would use instead, for benchmarks beside it, in environments of their own: PyTorch's, and JAX's.
+# Other libraries for comparison in benchmarks, in separate environments: one for PyTorch and one for JAX.
 peers: .peers/installed .peers-jax/installed
 
 .peers/installed:

@@ -1,11 +1,11 @@
-"""Ten thousand broken and hostile files of every kind that the program reads: no traceback, no hang, no great memory.
+"""Fuzz every kind of file that the program reads with ten thousand damaged and malicious files.
 
 python -m benchmarks.fuzz [CASES] [--templates FOLDER] [--first NUMBER] [--log FILE]
 
-Small runs and studies are made once (in FOLDER, where they are kept, or in a temporary one), and must be accepted as they are.
-A case copies one of them, breaks a file of it (benchmarks/mutations.py) and gives it to a command or a reader, in a process
-whose time and memory are measured. Most cases draw no figures and resample little; one in SLOW_EVERY does all of it. The exit
-code is 1 where anything went wrong.
+No case may cause a traceback, a hang, or excessive memory use. Small runs and studies are made once (kept in FOLDER if given,
+otherwise in a temporary folder), and must be accepted unchanged. A case copies one of them, damages one of its files
+(benchmarks/mutations.py) and passes it to a command or a reader, in a process whose time and memory are measured. Most cases
+draw no figures and use few resamples; one in SLOW_EVERY does everything. The exit code is 1 if anything failed.
 """
 
 import argparse
@@ -31,23 +31,23 @@ from typing import Any
 from benchmarks.mutations import PLANTED, mutate
 
 WORKERS = 2
-CHUNK = 200  # cases of one process
-SECONDS, MEGABYTES = 20, 1024  # the most CPU time that a case may take, and memory that a process may hold
+CHUNK = 200  # cases per process
+SECONDS, MEGABYTES = 20, 1024  # the limits of CPU time per case and of memory per process
 SLOW_EVERY = 25
 
 
 class Reached(BaseException):
-    """All of it has been read, and what follows would be the training."""
+    """Raised when everything has been read and training would start."""
 
 
 def peak_memory() -> float:
-    """The most megabytes that this process has held. (`ru_maxrss` is inherited from the process that started it.)"""
+    """The peak memory of this process in megabytes. (`ru_maxrss` would be inherited from the parent process.)"""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) / 1024
 
 
 def command(*arguments: str) -> None:
-    """The command in this process."""
+    """Run the command in this process."""
     from stormpg import cli
 
     sys.argv = ["stormpg", *arguments]
@@ -120,7 +120,7 @@ DRIVERS: dict[str, Callable[[Path], None]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of file: the folder it is in, which files of it, who reads it, and its share of the cases."""
+    """A kind of file: its template folder, a pattern of file names, the drivers that read it, and its share of the cases."""
 
     name: str
     folder: str
@@ -154,7 +154,7 @@ TURNS = [kind for kind in KINDS for _ in range(kind.share)]
 
 
 def make_templates(root: Path, wanted: Collection[str] = tuple({kind.folder for kind in KINDS})) -> None:
-    """Good folders of the kinds that are wanted, as small as they can be."""
+    """Make valid folders of the wanted kinds, as small as possible."""
     root.mkdir(parents=True, exist_ok=True)
     small = ("--trajectories", "30", "--seeds", "2", "--horizon", "4")
     tiny = ("--S0", "3", "--B", "2", "--hidden", "3")
@@ -181,7 +181,7 @@ def make_templates(root: Path, wanted: Collection[str] = tuple({kind.folder for 
 
 
 def check_templates(root: Path) -> None:
-    """Nothing is refused that is as it was written, but for the study whose runs are missing."""
+    """Check that unchanged folders are accepted, except for the study without runs."""
     silence = contextlib.redirect_stdout(io.StringIO())
     with tempfile.TemporaryDirectory() as scratch, quickly(False), silence:
         for kind in KINDS:
@@ -193,7 +193,7 @@ def check_templates(root: Path) -> None:
 
 
 def begin(folder: Path) -> None:
-    """A run that was stopped, with a checkpoint."""
+    """Make a stopped run with a checkpoint."""
     import stormpg
 
     algorithm, policy = stormpg.storm_pg(S0=3, B=2), stormpg.policy_for(stormpg.make("pendulum"), hidden=(3,))
@@ -202,7 +202,7 @@ def begin(folder: Path) -> None:
 
 
 def plan_only(folder: Path) -> None:
-    """What `reproduce` was asked for, without its runs, which are read as those of `compare` are."""
+    """Write the plan of `reproduce` without its runs, which are read in the same way as those of `compare`."""
     from stormpg import files
     from stormpg.reproduce.reproduction import Plan
 
@@ -233,7 +233,7 @@ def bench(folder: Path) -> None:
 
 @contextlib.contextmanager
 def quickly(slow: bool) -> Iterator[None]:
-    """Without figures and with few resamples, unless all of it is wanted."""
+    """Draw no figures and use few resamples, unless `slow`."""
     from stormpg.report import charts, figures
     from stormpg.studies import statistics
 
@@ -247,7 +247,7 @@ def quickly(slow: bool) -> Iterator[None]:
 
 
 def outcome(call: Callable[[], Any]) -> tuple[str, str]:
-    """accepted, refused, or traceback; and what was said."""
+    """Return accepted, refused or traceback, and the message."""
     from stormpg.errors import EnvironmentFailure, InputError
 
     try:
@@ -264,7 +264,7 @@ def outcome(call: Callable[[], Any]) -> tuple[str, str]:
 
 
 def prepare(number: int, templates: Path, folder: Path) -> tuple[Kind, str, Path]:
-    """The folder of a case: its kind, who reads it, and the file that was broken."""
+    """Make the folder of a case. Return its kind, the driver that reads it, and the damaged file."""
     dice = random.Random(number)
     kind = TURNS[number % len(TURNS)]
     shutil.copytree(templates / kind.folder, folder, ignore=shutil.ignore_patterns("*.png", "*.pdf", "*.html"))
@@ -274,7 +274,7 @@ def prepare(number: int, templates: Path, folder: Path) -> tuple[Kind, str, Path
 
 
 def work(templates: Path, first: int, last: int, results: Path) -> None:
-    """The cases of one process; a line of JSON for the start and for the end of each."""
+    """Run the cases of one process, and write a line of JSON at the start and at the end of each."""
     scratch = Path(tempfile.mkdtemp())
     planted = scratch / "modules"
     planted.mkdir()
@@ -282,7 +282,7 @@ def work(templates: Path, first: int, last: int, results: Path) -> None:
     sys.path.insert(0, str(planted))
     said = (scratch / "said").open("w+")
     os.dup2(said.fileno(), 1)
-    os.dup2(said.fileno(), 2)  # also what is written past Python
+    os.dup2(said.fileno(), 2)  # also captures output that bypasses Python
     lines = results.open("a")
     for number in range(first, last):
         folder = scratch / f"case-{number}"
@@ -292,7 +292,7 @@ def work(templates: Path, first: int, last: int, results: Path) -> None:
         said.seek(0)
         said.truncate()
         faulthandler.dump_traceback_later(3 * SECONDS, exit=True, file=lines)
-        began = time.process_time()  # which does not count what others do on this machine; hangs are told above
+        began = time.process_time()  # not affected by other processes; hangs are caught above
         with quickly(number // len(TURNS) % SLOW_EVERY == 0):
             how, words = outcome(lambda driver=driver, folder=folder: DRIVERS[driver](folder))
         seconds = time.process_time() - began
@@ -311,7 +311,7 @@ def work(templates: Path, first: int, last: int, results: Path) -> None:
 
 
 def chunk(templates: Path, first: int, last: int, folder: Path) -> tuple[list[dict[str, Any]], str]:
-    """The results of some cases, and what is to be said where their process died."""
+    """Run some cases in a process. Return their results, and a message if the process died."""
     results = folder / f"{first}.jsonl"
     command = [sys.executable, "-m", "benchmarks.fuzz", "--work", str(templates), str(first), str(last), str(results)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -326,7 +326,7 @@ def chunk(templates: Path, first: int, last: int, folder: Path) -> tuple[list[di
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """What became of each kind of file."""
+    """The table of outcomes for each kind of file."""
     of_kind = collections.defaultdict(list)
     for row in rows:
         of_kind[row["kind"]].append(row)
@@ -344,8 +344,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="?", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--templates", type=Path, help="where the good folders are kept; made if they are not there")
-    parser.add_argument("--log", type=Path, help="a file for what became of every case, a line of JSON each")
+    parser.add_argument("--templates", type=Path, help="folder for the valid templates; missing ones are made")
+    parser.add_argument("--log", type=Path, help="file for the outcome of every case, one line of JSON each")
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:

@@ -1,6 +1,6 @@
-"""Broken and hostile files, made from good ones: the mutations that benchmarks/fuzz.py and tests/runs/test_hostile.py share.
+"""Mutations that turn valid files into damaged and malicious ones, for benchmarks/fuzz.py and tests/runs/test_hostile.py.
 
-A mutation is decided by a random generator alone, so that a case is repeated by its number.
+A mutation depends only on the random generator, so a case can be repeated by its number.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PLANTED = "planted_by_a_file"  # a module that nothing may import
-DIGITS = "a number of 5000 digits"  # stands for one, which json cannot write
+DIGITS = "a number of 5000 digits"  # a placeholder, because json cannot write such a number
 NAMES = (
     "", "x", "[/x]", "[bold]", "$\\frac{$", "\x1b]0;title\x07\x1b[2J", "a|b`c`\n# d", "<script>alert(1)</script>", "a" * 300,
     "../../../etc/passwd", "/etc/passwd", f"gym:{PLANTED}:X-v0", f"{PLANTED}:X", "gym:CartPole-v1", "gym:GymV26Environment-v0",
@@ -27,7 +27,7 @@ NUMBERS = (
 
 
 def any_value(dice: random.Random) -> Any:
-    """A number, a name, or a list or mapping that is not what anybody expects."""
+    """A number, a name, or an unexpected list or mapping."""
     deep: Any = []
     for _ in range(dice.choice((3, 70, 400))):
         deep = [deep]
@@ -37,7 +37,7 @@ def any_value(dice: random.Random) -> Any:
 
 
 def at_random(content: Any, dice: random.Random) -> Any:
-    """JSON with something else at a random place: another value, a missing or added entry, entries twice."""
+    """Change JSON at a random place: another value, or a missing, added or repeated entry."""
     if not isinstance(content, dict | list) or not content or dice.random() < 0.15:
         if isinstance(content, int | float) and not isinstance(content, bool) and dice.random() < 0.3:
             return dice.choice((-content, content + 1, content * 1000, content / 2, str(content), [content]))
@@ -58,12 +58,12 @@ def at_random(content: Any, dice: random.Random) -> Any:
 
 
 def as_text(content: Any) -> str:
-    """JSON as a file has it, with the numbers that json does not write."""
+    """The text of a JSON file, including numbers that json does not write."""
     return json.dumps(content).replace(json.dumps(DIGITS), "1" * 5000)
 
 
 def bytes_of(content: bytes, dice: random.Random) -> bytes:
-    """Bits turned, ends cut off, parts moved, doubled or made up."""
+    """Flip bits, or cut, remove, repeat or replace parts of the content."""
     if not content:
         return dice.randbytes(20)
     changed, a, b = bytearray(content), dice.randrange(len(content)), dice.randrange(len(content))
@@ -87,7 +87,7 @@ def bytes_of(content: bytes, dice: random.Random) -> bytes:
 
 
 def mutate(file: Path, dice: random.Random) -> None:
-    """Break a file in a way that goes with its kind, or in one that goes with any."""
+    """Damage a file in a way specific to its kind, or in a general way."""
     how = dice.random()
     if how < 0.04:
         misplaced(file, dice)
@@ -100,7 +100,7 @@ def mutate(file: Path, dice: random.Random) -> None:
 
 
 def misplaced(file: Path, dice: random.Random) -> None:
-    """No file, or something else in its place."""
+    """Remove the file, or replace it with something that is not a regular file."""
     file.unlink()
     match dice.randrange(5):
         case 0:
@@ -127,7 +127,7 @@ def toml_file(file: Path, dice: random.Random) -> None:
 
 
 def parquet_file(file: Path, dice: random.Random) -> None:
-    """A table that is a good Parquet file and not that of a run."""
+    """Write a valid Parquet file that is not the table of the run."""
     import polars
 
     table = polars.read_parquet(file)
@@ -154,7 +154,7 @@ def parquet_file(file: Path, dice: random.Random) -> None:
 
 
 def settle_checksum(file: Path, dice: random.Random) -> None:
-    """The checksum of a table that was changed: made right, left out as in earlier versions, or left as it was."""
+    """Update the checksum of a changed table, remove it as in earlier versions, or keep the old one."""
     from stormpg.runs import parquet
 
     summary = file.with_name("summary.json")
@@ -164,14 +164,14 @@ def settle_checksum(file: Path, dice: random.Random) -> None:
 
 
 def long_table(table: Any, rows: int) -> Any:
-    """A few kilobytes that claim millions of rows."""
+    """A table of a few kilobytes with up to millions of rows."""
     import polars
 
     return polars.select(*(polars.repeat(table[name][0], rows, dtype=table[name].dtype).alias(name) for name in table.columns))
 
 
 def tensor_file(file: Path, dice: random.Random) -> None:
-    """A header that says something else, or tensors that nobody expects under a right checksum."""
+    """Write a changed header, or unexpected tensors with a correct checksum."""
     import numpy as np
     from safetensors.numpy import load_file
 
@@ -204,7 +204,7 @@ def tensor_file(file: Path, dice: random.Random) -> None:
 
 
 def database_file(file: Path, dice: random.Random) -> None:
-    """Rows with other content, tables that are missing, or views that never end."""
+    """Change rows, remove tables, or add endless views and triggers."""
     with closing(sqlite3.connect(file)) as database, suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         table = dice.choice(tables)

@@ -1,10 +1,10 @@
-"""Environment steps a second on Gymnasium's environments, beside Stable-Baselines3's A2C and PPO, all in one run.
+"""Environment steps per second on Gymnasium's environments, compared with A2C and PPO of Stable-Baselines3.
 
-    make peers                                # Stable-Baselines3 in an environment of its own, .peers
+    make peers                                # installs Stable-Baselines3 in a separate environment, .peers
     python -m benchmarks.outside [STEPS]
 
-The same number of environments (10, in one process) and the same network (one hidden layer of 64 tanh) for all; the three
-take turns, three rounds. Training time alone, after one warm-up each.
+All use the same number of environments (10, in one process) and the same network (one hidden layer of 64 tanh units). The three
+take turns for three rounds. Only the training time is measured, after a warm-up for each.
 """
 
 import json
@@ -53,7 +53,7 @@ def main() -> None:
     if peers.exists():
         rows |= {f"Stable-Baselines3 {kind}": (str(peers), THEIRS, (kind,)) for kind in ("A2C", "PPO")}
     else:
-        print("Stable-Baselines3 is not there: `make peers` installs it.")
+        print("Stable-Baselines3 is not installed: run `make peers` to install it.")
     for env in ENVS:
         speeds: dict[str, list[float]] = {name: [] for name in rows}
         for _ in range(ROUNDS):
@@ -61,7 +61,7 @@ def main() -> None:
                 speeds[name].append(measure(python, program, env, steps, *more))
         for name, found in speeds.items():
             spread = f"{min(found):,.0f} to {max(found):,.0f}"
-            print(f"{env:16} {name:22} {statistics.median(found):>9,.0f} steps a second ({spread})", flush=True)
+            print(f"{env:16} {name:22} {statistics.median(found):>9,.0f} steps per second ({spread})", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Trials of one shape as one compiled batch, against the same trials one after another.
+"""Compare trials of one shape in one compiled batch with the same trials one after another.
 
     python benchmarks/packing.py
 
-Both run the same settings with the same seeds in this process, with programs compiled before the clock starts, and then as a
-user would without packing: a command for each trial (with compiled programs kept on the disk), measured on three of them.
+Both run the same settings with the same seeds in this process, with all programs compiled before the measurement. A last
+measurement shows the time without packing: one command for each trial, with compiled programs cached on disk, for three trials.
 """
 
 import subprocess
@@ -39,7 +39,7 @@ def main() -> None:
     trials = settings(TRIALS)
     for seeds in (16, 4, 1):
         problem = Problem("cartpole-continuous", "storm-pg", TRAJECTORIES, tuple(range(seeds)), None, Objective())
-        packs = [[trials[i] for i in pack] for pack in packed(problem, trials)]  # as a search has them
+        packs = [[trials[i] for i in pack] for pack in packed(problem, trials)]  # as in a search
         in_packs = lambda problem=problem, packs=packs: [run_pack(problem, pack, None, None, []) for pack in packs]
         pairs = [trial(problem, one) for one in trials]
 
@@ -51,7 +51,7 @@ def main() -> None:
         alone(pairs[:1])
         together, apart = seconds(in_packs), seconds(alone)
         print(f"{TRIALS} trials of {seeds} seeds: packed {together:.1f} s, one after another {apart:.1f} s, "
-              f"{apart / together:.1f} times", flush=True)  # fmt: skip
+              f"{apart / together:.1f} times as fast", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--trajectories", str(TRAJECTORIES)]
         flags = lambda i: [f"--{name}={value}" for name, value in trials[i].items()]
@@ -59,7 +59,7 @@ def main() -> None:
         subprocess.run(one(0), check=True, capture_output=True)
         several = seconds(lambda: [subprocess.run(one(i + 1), check=True, capture_output=True) for i in range(COMMANDS)])
     each = several / COMMANDS
-    print(f"a command for each trial of 16 seeds: {each:.1f} s each, {TRIALS * each:.0f} s for {TRIALS}")
+    print(f"one command for each trial of 16 seeds: {each:.1f} s each, {TRIALS * each:.0f} s for {TRIALS}")
 
 
 if __name__ == "__main__":

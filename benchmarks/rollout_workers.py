@@ -1,10 +1,10 @@
-"""Environment steps a second of a slow environment on 1, 2 and 4 Ray actors, all in one run.
+"""Environment steps per second of a slow environment with 1, 2 and 4 Ray actors.
 
     python -m benchmarks.rollout_workers [STEPS]
 
-Each step of the environment sleeps 5 ms, as a simulator in another process does: the actors wait, whatever the cores do. The
-same batches for all, which take turns, three rounds; each has played one batch before, so that no start is counted. STEPS:
-of one batch, 800 by default.
+Each step of the environment sleeps for 5 ms, like a simulator in another process: the actors wait and use no core. All sample
+the same batches and take turns for three rounds. Each samples one batch before, so startup is not measured. STEPS is the number
+of steps in a batch, 800 by default.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ EPISODES, ROUNDS, PAUSE, WANTED = 8, 3, 0.005, 1.8
 
 
 class Slow(gymnasium.Env):
-    """Steps that take time and no core."""
+    """An environment whose steps take time but no CPU."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.observation_space = gymnasium.spaces.Box(-1, 1, (4,))
@@ -45,7 +45,7 @@ def main() -> None:
     horizon = int(sys.argv[1] if len(sys.argv) > 1 else 800) // EPISODES
     speeds: dict[int, list[float]] = {workers: [] for workers in WORKERS}
     with contextlib.ExitStack() as held:
-        held.enter_context(cluster("ray"))  # before JAX has threads, of which it would warn
+        held.enter_context(cluster("ray"))  # before JAX starts threads, which would cause a warning
         env = gym.from_factory("slow", Slow)
         policy, key = stormpg.policy_for(env), jax.random.key(0)
         params = policy.init(key)
@@ -61,7 +61,8 @@ def main() -> None:
     medians = {workers: statistics.median(found) for workers, found in speeds.items()}
     for workers, found in speeds.items():
         spread, ratio = f"{min(found):,.0f} to {max(found):,.0f}", medians[workers] / medians[1]
-        print(f"actors: {workers} {medians[workers]:>9,.0f} steps a second ({spread}), {ratio:.2f} times one actor", flush=True)
+        speed = f"{medians[workers]:>9,.0f} steps per second ({spread})"
+        print(f"actors: {workers} {speed}, {ratio:.2f} times as fast as one actor", flush=True)
     if medians[2] / medians[1] < WANTED:
         sys.exit(f"two actors are less than {WANTED} times as fast as one.")
 

@@ -1,9 +1,9 @@
-"""Every long command and call, stopped at random moments, resumed, and compared byte for byte with the one that nobody stopped.
+"""Stop every long command and call at random times, resume it, and compare it byte for byte with an uninterrupted one.
 
 python -m benchmarks.stop [STOPS]        100 by default: SIGINT, SIGTERM, SIGKILL, and an exception in a callback
 
-The table has the longest time from the signal to the end of the process. A stop waits for the current chunk, or for a
-compilation that has begun.
+The table shows the longest time from the signal to the end of the process. A stop waits for the current chunk, or for a
+compilation in progress.
 """
 
 import random
@@ -26,13 +26,13 @@ RUN = ("metrics.parquet", "policy.safetensors")
 
 
 class Kind(NamedTuple):
-    """Something that takes long: how it is started and resumed, what it leaves, and its part of all stops."""
+    """A long command or call: how to start and resume it, the files it writes, and its share of all stops."""
 
     start: Callable[[Path], Sequence[str]]
     resume: Callable[[Path], Sequence[str]]
     leaves: Callable[[Path], list[Path]]
-    share: int  # of 100
-    callback: bool = False  # whether it takes one
+    share: int  # in percent
+    callback: bool = False  # whether it takes a callback
 
 
 def command(*words: str) -> Callable[[Path], list[str]]:
@@ -48,7 +48,7 @@ def run_files(folder: Path) -> list[Path]:
 
 
 def study_files(folder: Path) -> list[Path]:
-    """All runs, and what is said of them."""
+    """The files of all runs, and the tables of the report."""
     return [*sorted(path for name in RUN for path in folder.glob(f"**/{name}")), folder / "tables.md"]
 
 
@@ -76,7 +76,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         for name, kind in KINDS.items():
             whole = Path(root) / "whole" / name.replace(" ", "-")
-            for again in range(2):  # the second time its programs are compiled, as they will be from now on
+            for again in range(2):  # the second time, its programs are in the cache, as in all later runs
                 began = time.monotonic()
                 folder = whole if again == 0 else whole.with_suffix(".again")
                 subprocess.run(kind.start(folder), check=True, stdout=subprocess.DEVNULL)
@@ -91,7 +91,7 @@ def main() -> None:
                 finish(kind, folder)
                 same = all(
                     a.read_bytes() == (folder / a.relative_to(whole)).read_bytes() for a in kind.leaves(whole)
-                )  # the files of the whole one, each in its place
+                )  # all files of the uninterrupted one
                 counts.setdefault(way, []).append(seconds)
                 equal[way] = equal.get(way, 0) + same
             for way, times in counts.items():
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def stopped_once(kind: Kind, folder: Path, way: str, usual: float, rng: random.Random) -> float:
-    """Start it until it was really stopped before its end; the seconds from the signal to the end of the process."""
+    """Start it again until a stop comes before its end. Return the seconds from the signal to the end of the process."""
     while True:
         moment = rng.uniform(0.2, 1.0) * usual
         words = [*kind.start(folder), *([str(moment)] if way == "exception" else [])]
@@ -118,8 +118,8 @@ def stopped_once(kind: Kind, folder: Path, way: str, usual: float, rng: random.R
         code = process.wait()
         seconds = 0.0 if way == "exception" else time.monotonic() - began
         expected = {"SIGINT": 130, "SIGTERM": 143, "SIGKILL": -9, "exception": BOOM}[way]
-        done = any((folder / name).exists() for name in ("summary.json", "report.html"))  # it was on its way out already
-        early = code in (-2, -15) or (code == 1 and not folder.exists())  # by the signal itself, before training has begun
+        done = any((folder / name).exists() for name in ("summary.json", "report.html"))  # it was already finishing
+        early = code in (-2, -15) or (code == 1 and not folder.exists())  # killed by the signal itself, before training started
         if code == expected or (early and not done):
             return seconds
         assert code == 0 or done, f"{' '.join(words)} ended with {code} after {way}"
@@ -127,17 +127,17 @@ def stopped_once(kind: Kind, folder: Path, way: str, usual: float, rng: random.R
 
 
 def finish(kind: Kind, folder: Path) -> None:
-    """To its end; one that had not taken its folder yet is started."""
+    """Resume it to its end, or start it if it had not yet created its folder."""
     begun = any((folder / name).exists() for name in ("config.json", "experiment.json"))
     subprocess.run((kind.resume if begun else kind.start)(folder), check=True, stdout=subprocess.DEVNULL)
 
 
 class Boom(Exception):
-    """What the callback raises."""
+    """The exception raised by the callback."""
 
 
 def child(name: str, folder: Path, moment: float | None) -> None:
-    """A call in Python, as a script of a user's would have it: it resumes what it finds."""
+    """A call in Python, as in a user's script. It resumes an existing run."""
     import stormpg
     from stormpg.machine.xla import keep_programs
 

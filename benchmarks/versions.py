@@ -1,8 +1,8 @@
-"""Python 3.11, 3.12 and 3.13, with the lowest versions that pyproject.toml promises and with the newest: a smoke set in each.
+"""Run a smoke test on Python 3.11, 3.12 and 3.13, each with the lowest versions that pyproject.toml allows and the newest.
 
 python -m benchmarks.versions [--write docs/versions.md]        (`make versions`)
 
-Every combination has an environment of its own, in .versions/. Pythons are looked for on the PATH and among pyenv's.
+Each combination has its own environment in .versions/. The Pythons are searched for on the PATH and in pyenv.
 """
 
 import os
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 EXTRAS = ("gym", "tune")
-TESTING = ("pytest", "hypothesis", "equinox")  # of the dev extra, what the exact tests need
+TESTING = ("pytest", "hypothesis", "equinox")  # the packages of the dev extra that the exact tests need
 SHOWN = ("jax", "numpy", "optax", "scipy", "polars", "typer", "gymnasium")
 EXACT = ("test_estimators.py", "test_trackers.py", "engine", "test_scores.py", "studies/test_statistics.py")
 
@@ -71,17 +71,17 @@ def name_of(requirement: str) -> str:
 
 def python(version: str) -> str | None:
     found = shutil.which(f"python{version}")
-    if found and subprocess.run([found, "-c", "pass"], capture_output=True).returncode == 0:  # not one of pyenv's stand-ins
+    if found and subprocess.run([found, "-c", "pass"], capture_output=True).returncode == 0:  # a shim of pyenv may fail
         return found
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     return next((str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)), None)
 
 
 def combination(version: str, resolution: str) -> list[str]:
-    """A row: Python, resolution, versions, and how each step went."""
+    """A row of the table: Python, resolution, versions, and the outcome of each step."""
     found = python(version)
     if found is None:
-        return [version, resolution, *["not here"] * (len(SHOWN) + len(STEPS) + 1)]
+        return [version, resolution, *["not found"] * (len(SHOWN) + len(STEPS) + 1)]
     folder = ROOT / ".versions" / f"{version}-{resolution}"
     binary = folder / "bin" / "python"
     pip = [str(binary), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -1,4 +1,4 @@
-"""Two writers on one folder, fifty pairs: one wins each time, the other gets one line, and nothing is mixed.
+"""Start fifty pairs of writers on the same folder. Each time one wins, the other gets a one-line error, and no files are mixed.
 
 python -m benchmarks.writers [PAIRS]
 """
@@ -19,7 +19,7 @@ ETAS = (0.01, 0.02)
 
 
 def writer(folder: Path, eta: float, study: bool) -> subprocess.Popen:
-    """A process that has imported everything and waits for a line before it starts."""
+    """Start a process that imports everything and then waits for a line on stdin."""
     if study:
         words = (
             "compare",
@@ -49,7 +49,7 @@ def main() -> None:
             study = number % 5 == 4
             folder = Path(root) / str(number)
             both = [writer(folder, eta, study) for eta in ETAS]
-            time.sleep(3)  # for their imports
+            time.sleep(3)  # wait for their imports
             for one in both:
                 one.stdin.write("\n")
                 one.stdin.flush()
@@ -65,7 +65,7 @@ def main() -> None:
             mixed += not good
             if not good:
                 print(codes, said)
-    print(f"{pairs - mixed} of {pairs} pairs: one won, the other got one line, nothing was mixed")
+    print(f"{pairs - mixed} of {pairs} pairs: one writer won, the other got a one-line error, no files were mixed")
     sys.exit(mixed > 0)
 
 

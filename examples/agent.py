@@ -1,4 +1,4 @@
-"""Train on a Gymnasium environment, save, load in a new process, and play there."""
+"""Train on a Gymnasium environment, save the agent, load it in a new process, and play one episode."""
 
 import subprocess
 import sys

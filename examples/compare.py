@@ -1,4 +1,4 @@
-"""Two algorithms on the same seeds and the same budget, told apart by intervals over seeds."""
+"""Compare two algorithms on the same seeds and the same budget, with confidence intervals over seeds."""
 
 import stormpg
 from stormpg.studies import statistics
@@ -13,4 +13,4 @@ for name, values in finals.items():
         f"{name:9} IQM {found.estimate:5.1f}, 95 % interval {found.low:.1f} to {found.high:.1f}, worst seed {values.min():.1f}"
     )
 better = statistics.probability_of_improvement(finals["storm-pg"], finals["gpomdp"])
-print(f"a seed of storm-pg beats one of gpomdp with probability {better.estimate:.2f} ({better.low:.2f} to {better.high:.2f})")
+print(f"probability that storm-pg beats gpomdp: {better.estimate:.2f}, 95 % interval {better.low:.2f} to {better.high:.2f}")

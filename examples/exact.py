@@ -1,4 +1,4 @@
-"""Why variance reduction can work, without sampling: the variance of an estimate, and of a correction between two points."""
+"""Why variance reduction can work: exact variances of an estimate and of a correction between two points, no sampling."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""An algorithm of one's own: GPOMDP's estimate, STORM's tracker, a large batch every ten steps, plain ascent."""
+"""A custom algorithm: the GPOMDP estimator, the STORM tracker, a large batch and ten small ones in turn, plain ascent."""
 
 import stormpg
 from stormpg import Algorithm, algorithm, schedules, steps, testing, trackers
@@ -8,7 +8,7 @@ from stormpg import Algorithm, algorithm, schedules, steps, testing, trackers
 def restarted_storm(
     eta: float = 0.001, alpha: float = 0.5, S0: int = 20, B: int = 5, m: int = 10, gamma: float = 0.99
 ) -> Algorithm:
-    """STORM-PG that starts afresh every m steps."""
+    """STORM-PG that restarts with a large batch after every m small ones."""
     return Algorithm(
         stormpg.estimators.gpomdp(gamma),
         trackers.storm(alpha),
@@ -19,4 +19,4 @@ def restarted_storm(
 
 testing.check_algorithm(restarted_storm())
 result = stormpg.train("cartpole-continuous", restarted_storm(), trajectories=1000, seeds=8)
-print(f"return at the end, all seeds: {result.final_return().mean():.1f}")
+print(f"mean return at the end, all seeds: {result.final_return().mean():.1f}")

@@ -1,4 +1,4 @@
-"""Twelve settings of STORM-PG, ten seeds each, as one compiled batch."""
+"""Train STORM-PG with twelve settings, ten seeds each, as one compiled batch."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A search in Python: a space of your own, packed trials, and the best of them. `stormpg tune` does the same and more."""
+"""A hyperparameter search in Python with a custom space and trials run in batches. `stormpg tune` offers more options."""
 
 import tempfile
 from pathlib import Path
@@ -16,8 +16,8 @@ wanted = Search(problem, space, fixed={"S0": 4, "B": 2}, first={"eta": 0.1, "alp
 
 with tempfile.TemporaryDirectory() as folder:
     study = open_study(f"sqlite:///{folder}/study.db", "example", wanted.about(), problem.objective.direction)
-    search.run(Workspace(Path(folder)), wanted, study, alone=True)  # a study of Optuna's: whatever reads those reads this
+    search.run(Workspace(Path(folder)), wanted, study, alone=True)  # an Optuna study: Optuna's tools can read it
     best = outcome.best_of(study)
     states = [trial.state.name for trial in study.get_trials()]
-    print(f"of {len(states)} trials {states.count('PRUNED')} were pruned; the best, number {best.number}: {best.params}")
+    print(f"of {len(states)} trials {states.count('PRUNED')} were pruned; the best is number {best.number}: {best.params}")
     close(study)

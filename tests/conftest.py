@@ -1,4 +1,4 @@
-"""Fixtures of all tests."""
+"""Fixtures and settings shared by all tests."""
 
 import contextlib
 import os
@@ -8,20 +8,20 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Tests compile much and run little: with the least optimisation they end three times as soon. Set before JAX is imported.
-# XLA ends the process that gives it an unknown flag, so another one asks first. Workers and commands inherit the answer.
+# Tests compile a lot and run little: with minimal optimisation they are three times faster. Set before JAX is imported.
+# XLA aborts a process with an unknown flag, so the flags are first tried in a subprocess. Workers and commands inherit them.
 if "XLA_FLAGS" not in os.environ:
     known = "--xla_backend_optimization_level=0"
     newer = f"{known} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    # XLA's own value, which the command leaves alone: so its programs are those of the tests. Its own takes longer to compile.
+    # XLA's default. If it is set, the command does not set its own value, which takes longer to compile.
     newer += " --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1024"
     ask = [sys.executable, "-c", "import jax; jax.devices()"]
     answer = subprocess.run(ask, env={**os.environ, "XLA_FLAGS": newer}, capture_output=True, check=False)
     os.environ["XLA_FLAGS"] = newer if answer.returncode == 0 else known
-# What one test, worker or command has compiled, the next one reads, single operations too; `make clean` removes it.
+# All tests, workers and commands share a cache of compiled programs, including single operations; `make clean` removes it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Ray's processes step back behind all others, by default: tests that wait for them would wait for all other tests.
+# By default, Ray's processes run with low priority: tests that wait for them would be slowed down by all other tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import jax
@@ -33,7 +33,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """A folder that is expensive to make, for all workers: whoever needs it first makes it. Nobody may write to it."""
+    """A folder that is expensive to make, shared by all workers. The first test that needs it makes it; it is read-only."""
     base = tmp_path_factory.getbasetemp()
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -65,14 +65,14 @@ def killed_after(process: subprocess.Popen, seconds: float = 240) -> Iterator[No
 
 @pytest.fixture
 def float64() -> Iterator[None]:
-    """The test's arithmetic in float64."""
+    """Enable float64 for the test."""
     with jax.enable_x64(True):
         yield
 
 
 @pytest.fixture
 def recorded() -> Path:
-    """Recordings of the real rllab environments, which are not part of the project."""
+    """The folder with recordings of the real rllab environments, which are not part of the project."""
     if not SHARED.is_dir():
         pytest.skip("the recordings of rllab's environments are not on this machine")
     return SHARED
@@ -80,7 +80,7 @@ def recorded() -> Path:
 
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path) -> Callable[..., tuple[int, str, str]]:
-    """The command in this process, in an empty folder: exit code, standard output, standard error."""
+    """Run the command in this process, in an empty folder. Returns exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -99,5 +99,5 @@ LONGEST = ("test_reproduce_in_small", "test_the_whole_laboratory_in_small", "tes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests start first, so that no worker waits for one of them at the end."""
+    """Start the longest tests first, so that the workers finish at about the same time."""
     items.sort(key=lambda item: not item.name.startswith(LONGEST))

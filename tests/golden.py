@@ -1,8 +1,8 @@
-"""Numbers of all algorithms in float64, kept as a file: what is reorganised must not change them.
+"""Reference results of all algorithms in float64, stored in a file: refactoring must not change them.
 
-    python -m tests.golden        writes tests/data/golden.npz, from the code as it is
+    python -m tests.golden        writes tests/data/golden.npz with the current code
 
-Only public names are used, so that any version can make the file.
+Only public names are used, so that any version can write the file.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ import stormpg
 FILE = Path(__file__).parent / "data" / "golden.npz"
 ENVIRONMENTS = ("pendulum", "chain")
 HORIZON, SEEDS = 10, 2
-ROWS: dict[str, tuple[str, dict[str, Any], int]] = {  # with the trajectories of ten iterations
+ROWS: dict[str, tuple[str, dict[str, Any], int]] = {  # the number of trajectories is that of ten iterations
     "reinforce": ("reinforce", {"S0": 4}, 40),
     "pgt": ("pgt", {"S0": 4}, 40),
     "gpomdp": ("gpomdp", {"S0": 4}, 40),
@@ -30,7 +30,7 @@ ROWS: dict[str, tuple[str, dict[str, Any], int]] = {  # with the trajectories of
 
 
 def numbers(env: str, row: str) -> dict[str, np.ndarray]:
-    """Every column of the table, and the parameters of three kinds of every seed."""
+    """Every column of the metrics, and the last, uniform and best parameters of every seed."""
     name, settings, trajectories = ROWS[row]
     with jax.enable_x64(True):
         made = stormpg.make(env)
@@ -46,7 +46,7 @@ def numbers(env: str, row: str) -> dict[str, np.ndarray]:
 
 
 def trajectories(env: str) -> dict[str, np.ndarray]:
-    """A batch."""
+    """Every field of one sampled batch."""
     with jax.enable_x64(True):
         made = stormpg.make(env)
         policy = stormpg.policy_for(made, **({} if env == "chain" else {"hidden": (8,)}))

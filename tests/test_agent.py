@@ -1,4 +1,4 @@
-"""Agent: the verbs, and that they mean what they say."""
+"""Agent: learn, predict, evaluate, save, load, set_env and export_onnx."""
 
 import inspect
 import subprocess
@@ -25,7 +25,7 @@ def small(env="cartpole-continuous", **settings) -> Agent:
 
 
 def test_learn_again_goes_on():
-    """Two halves are the whole: the same numbers, counted on."""
+    """Two calls of `learn` give the same numbers as one, and the counts continue."""
     halves, whole = small().learn(12).learn(8), small().learn(20)
     for name, column in whole.result.columns.items():
         np.testing.assert_array_equal(halves.result.columns[name], column, name)
@@ -66,7 +66,7 @@ def test_predict_takes_one_observation_or_a_batch(env):
 
 @pytest.mark.parametrize("env", ["cartpole-continuous", "cartpole"])
 def test_predict_calls_jax_once_for_many_actions(env, monkeypatch):
-    """Sampled or not: noise is drawn for a thousand actions at once, and a built-in policy acts in NumPy."""
+    """Noise is drawn for about a thousand actions at once, and a built-in policy acts in NumPy, deterministic or not."""
     agent = small(env)
     agent.predict(np.zeros(4))
     drawn, real = [], stormpg.agent._draw
@@ -80,12 +80,12 @@ def test_predict_calls_jax_once_for_many_actions(env, monkeypatch):
 
 
 def test_samples_are_those_of_the_policy_and_of_the_seed():
-    """The same for the same seed and calls, others for another seed, and new ones all the time."""
+    """The same seed and calls give the same samples, another seed gives others, and samples do not repeat."""
     seen = np.full(4, 0.1)
     draws = lambda seed: [float(agent.predict(seen)[0]) for agent in [small(seed=seed)] for _ in range(3000)]
     first, other = draws(0), draws(1)
     assert first == draws(0)
-    assert len(set(first)) > 0.4 * len(first)  # those at a bound are alike
+    assert len(set(first)) > 0.4 * len(first)  # samples clipped at a bound are equal
     assert first[:50] != other[:50]
     agent = small()
     mean = float(agent.policy.mode(agent.params, seen)[0])
@@ -184,7 +184,7 @@ def test_another_environment_of_the_same_spaces(tmp_path):
 
 
 def test_an_algorithm_of_ones_own_needs_to_be_given_again(tmp_path):
-    """One whose optimiser is a function: what is written of it does not make it again."""
+    """An algorithm whose optimiser is a function cannot be rebuilt from its saved description."""
     own = stormpg.storm_pg(S0=4, B=2, optimizer=optax.sgd)
     agent = Agent("cartpole-continuous", own, horizon=10).learn(8)
     agent.save(tmp_path / "agent")
@@ -203,8 +203,8 @@ def test_predicted_actions_are_the_environments(tmp_path):
 def test_saved_and_loaded_in_a_new_process(tmp_path):
     agent = small("gym:CartPole-v1", policy=stormpg.policy_for(stormpg.make("gym:CartPole-v1"), normalise=True)).learn(12)
     agent.save(tmp_path / "agent")
-    agent.save(tmp_path / "agent")  # again, in its place
-    # The noise of `predict` begins again where an agent is loaded.
+    agent.save(tmp_path / "agent")  # replaces the first one
+    # The noise of `predict` starts from the beginning in a loaded agent.
     assert Agent.load(tmp_path / "agent").predict(np.zeros((9, 4))).tolist() == agent.predict(np.zeros((9, 4))).tolist()
     code = (
         "import numpy as np, stormpg; agent = stormpg.Agent.load('agent');"

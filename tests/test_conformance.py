@@ -18,7 +18,7 @@ EXTRA = {
 
 
 def mostly_slow(names, *fast):
-    """All of the names; those that are not among the fast ones are left out of `make check`."""
+    """All names as test parameters; those not in `fast` are marked slow, which excludes them from `make check`."""
     return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""The contract holds what came after STORM-PG: four algorithms of others, each in a few lines of public names."""
+"""The contract covers algorithms other than the paper's: four of them, each in a few lines that use public names only."""
 
 import inspect
 from typing import NamedTuple
@@ -10,13 +10,13 @@ import pytest
 from jax import Array
 
 import stormpg
-from stormpg import Algorithm, Batch, Here, Sample, Tracked, estimators, files, schedules, steps, trackers
+from stormpg import Algorithm, Sample, Tracked, estimators, files, schedules, steps, trackers
 from stormpg.pytrees import Tree, add, as_float, norm, record
 from stormpg.testing import check_algorithm
 
 pytest.importorskip("gymnasium")
 
-# ---- N-PG-IGT (Fatkhullin et al. 2023): samples at a point beyond ξ_t
+# ---- N-PG-IGT (Fatkhullin et al. 2023): samples at an extrapolated point
 
 
 class Before(NamedTuple):
@@ -60,7 +60,7 @@ def n_pg_igt() -> Algorithm:
     return Algorithm(estimators.gpomdp(0.99), tracker, schedules.once(4, 2), step, "n-pg-igt")
 
 
-# ---- HSPGA (Pham et al. 2020): two batches
+# ---- HSPGA (Pham et al. 2020): two batches per iteration
 
 
 @record
@@ -90,7 +90,7 @@ def hspga() -> Algorithm:
     return Algorithm(estimators.gpomdp(0.99), TwoBatches(as_float(0.3)), schedules.once(4, 2), steps.optax_step(0.01), "hspga")
 
 
-# ---- PAGE-PG (Gargiani et al. 2022): a coin
+# ---- PAGE-PG (Gargiani et al. 2022): random batch sizes
 
 
 def page_pg() -> Algorithm:
@@ -102,7 +102,7 @@ def page_pg() -> Algorithm:
 
 @record
 class LastTwo:
-    """g_t = d^{(ξ_t + ξ_{t−1})/2}(ξ_t): every trajectory of both batches, as if sampled by the mixture of both policies."""
+    """g_t = d^{mixture}(ξ_t): each trajectory of both batches is treated as sampled by the mixture of both policies."""
 
     def init(self, params, blank):
         return blank(4)
@@ -161,7 +161,7 @@ def test_what_a_tracker_adds_is_a_column():
 
 
 def test_a_coin_falls_as_often_as_it_should():
-    """The first batch is large, then each with probability p; every seed has its own coin."""
+    """The first batch is large, each later one with probability p, drawn independently for every seed."""
     result = stormpg.train("chain", page_pg(), trajectories=600, seeds=8, horizon=2)
     large, first = result.columns["large"], result.columns["iteration"] == 0
     assert large[first].all()
@@ -171,5 +171,10 @@ def test_a_coin_falls_as_often_as_it_should():
 
 
 def test_public_names():
+    """The names that other programs use, and no name in `__all__` that does not exist."""
     assert all(hasattr(stormpg, name) for name in stormpg.__all__)
-    assert {Batch, Here} <= {stormpg.Batch, stormpg.Here}
+    verbs = {"make", "policy_for", "rollout", "gradient", "init", "step", "load", "resume", "train", "evaluate", "Agent"}
+    rows = {"reinforce", "pgt", "gpomdp", "svrpo", "svrpg", "srvr_pg", "storm_pg"}
+    policies = {"gaussian_mlp", "gaussian_linear", "categorical_mlp", "softmax_table"}
+    assert verbs | rows | policies | {"Trajectories", "estimators"} <= set(stormpg.__all__)
+    assert all(isinstance(getattr(stormpg, name)(), Algorithm) for name in rows)

@@ -1,4 +1,4 @@
-"""Warnings of what is probably not meant: once, in one line, from the command too."""
+"""Warnings about probable mistakes: each is shown once, and the command prints it as one line."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def test_raw_pictures_into_an_mlp():
             stormpg.policy_for(large, **settings)
     with pytest.warns(StormpgWarning, match="observes bytes from 0 to 255.*normalise=True"):
         stormpg.Agent(small, ALGORITHM)
-    stormpg.policy_for(small, normalise=True)  # silent, or it would be an error here
+    stormpg.policy_for(small, normalise=True)  # no warning: pytest would turn it into an error
     own = stormpg.categorical((lambda key: jax.numpy.zeros(2), lambda params, seen: params), 2)
     stormpg.Agent(large, ALGORITHM, policy=own)
 
@@ -52,7 +52,7 @@ def test_diverged_seeds_but_not_those_of_a_sweep():
 
 
 def test_hours_of_work_are_told_once():
-    """The first batch, which opens and compiles, is not measured."""
+    """The first batch is not measured, because it includes startup and compilation."""
     forecast = Forecast("slow", runs=30)
     forecast.count(10 / 4000, 100.0)
     with pytest.warns(StormpgWarning, match=r"the 30 seeds of this run on slow will take about 33\.3 hours: "):
@@ -65,7 +65,7 @@ def test_hours_of_work_are_told_once():
 
 @pytest.mark.slow
 def test_training_asks_for_a_forecast(monkeypatch):
-    """With the seeds and the budget of the run, and the time that its second batch took."""
+    """The forecast uses the seeds and the budget of the run and the duration of its second batch."""
     monkeypatch.setattr("stormpg.errors.LONG", 1e-6)
     with pytest.warns(StormpgWarning, match=r"the 2 seeds of this run on gym:CartPole-v1 will take about 0\.0 hours"):
         stormpg.train("gym:CartPole-v1", ALGORITHM, trajectories=12, seeds=2, horizon=5)
@@ -73,7 +73,7 @@ def test_training_asks_for_a_forecast(monkeypatch):
 
 @pytest.mark.slow
 def test_the_command_prints_one_line(tmp_path):
-    """A real process; what other libraries warn of is left as it is."""
+    """Runs in a separate process. Warnings of other libraries are not reformatted."""
     code = (
         "import sys, warnings, stormpg.errors, stormpg.cli; stormpg.errors.LONG = 0.0;"
         "sys.argv = ['stormpg', 'train', 'gym:CartPole-v1', '--seeds', '2', '--trajectories', '30', '--horizon', '5'];"

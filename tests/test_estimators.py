@@ -1,4 +1,4 @@
-"""Every estimator with every baseline is unbiased, exactly: all trajectories, all batches, float64."""
+"""Every estimator is exactly unbiased with every baseline, computed over all trajectories and batches in float64."""
 
 import hypothesis.strategies as st
 import jax
@@ -32,7 +32,7 @@ def two_parameters(policy, scale: float = 1.0):
 @pytest.mark.parametrize("off_policy", [False, True], ids=["on", "off"])
 @pytest.mark.parametrize(("name", "baseline", "n", "horizon"), CASES)
 def test_unbiased(float64, name, baseline, n, horizon, off_policy):
-    """E_{ξ'}[d^{ξ'}(ξ)] = ∇L(ξ). Leave-one-out baselines need a batch: all pairs, and all triples."""
+    """E_{ξ'}[d^{ξ'}(ξ)] = ∇L(ξ). Leave-one-out baselines need several trajectories: all pairs and all triples are used."""
     policy, every = stormpg.softmax_table(3, 2), small_chain(horizon)
     params, other = two_parameters(policy)
     trajectories, probability = sampled_by(policy, other if off_policy else params, every)
@@ -50,7 +50,7 @@ def test_unbiased(float64, name, baseline, n, horizon, off_policy):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_mixture_is_unbiased(float64, name):
-    """Two batches of one trajectory, each sampled elsewhere, pooled: E[d^{mixture}(ξ)] = ∇L(ξ), over all pairs."""
+    """E[d^{mixture}(ξ)] = ∇L(ξ), over all pairs of trajectories that were sampled at two different parameters and pooled."""
     policy, every = stormpg.softmax_table(3, 2), small_chain(3)
     params, other = two_parameters(policy)
     third = jax.tree.map(lambda a, b: 0.3 * a - 0.8 * b, params, other)
@@ -69,7 +69,7 @@ def test_a_mixture_is_unbiased(float64, name):
 
 
 def test_a_mixture_of_one_is_the_sampler(float64):
-    """Of a single batch, or of several at the same parameters, the density is the sampler's own."""
+    """For a single batch, or several at the same parameters, the density of the mixture is the density of the sampler."""
     log_probs = -np.random.default_rng(0).random((1, 4, 5))
     np.testing.assert_allclose(mixture_log_prob(jnp.asarray(log_probs), jnp.ones(1)), log_probs[0], rtol=1e-12)
     twice = jnp.asarray(np.concatenate((log_probs, log_probs)))
@@ -94,7 +94,7 @@ def test_shared_baseline_keeps_the_correction_unbiased(float64, name):
 
 
 def test_objective_agrees_with_dynamic_programming(float64):
-    """The enumeration itself, against the backward recursion on the tables."""
+    """Check the enumeration against backward recursion on the tables."""
     from stormpg.envs.chain import chain_tables
 
     tables, horizon = chain_tables(3, slip=0.3), 4
@@ -128,7 +128,7 @@ def test_gpomdp_has_less_variance_than_reinforce(float64):
 
 
 def test_on_policy_weights_are_one(float64):
-    """d^{ξ}(ξ) ≡ d(ξ), whatever the estimator."""
+    """d^{ξ}(ξ) ≡ d(ξ) for every estimator."""
     policy, every = stormpg.softmax_table(3, 2), small_chain(3)
     params, _ = two_parameters(policy)
     trajectories, _ = sampled_by(policy, params, every)
@@ -142,7 +142,7 @@ def test_on_policy_weights_are_one(float64):
 
 
 def test_gradient_against_the_formula(float64):
-    """mean_i Σ_h w_h C_h (γ^h r_h − b_h), in NumPy loops, for the paper's linear Gaussian policy of §2.3."""
+    """mean_i Σ_h w_h C_h (γ^h r_h − b_h), with NumPy loops, for the linear Gaussian policy of §2.3."""
     rng = np.random.default_rng(0)
     n, horizon, sigma = 4, 6, 0.7
     psi = lambda s: jnp.stack((s[0], s[1], s[0] * s[1]))
@@ -175,7 +175,7 @@ def test_gradient_against_the_formula(float64):
 
 @st.composite
 def batches(draw):
-    """Random trajectories of a table with 3 states and 2 actions, some padded. Few shapes: each one is compiled."""
+    """Random trajectories of a table with 3 states and 2 actions, some padded. Only two shapes: each is compiled."""
     n, horizon = draw(st.sampled_from((1, 3))), 5
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     lengths = rng.integers(1, horizon + 1, n)
@@ -200,7 +200,7 @@ def same(name, baseline, one, other):
 @settings(max_examples=20, deadline=None)
 @given(batch=batches(), junk=st.integers(0, 2))
 def test_padding_changes_nothing(name, baseline, batch, junk):
-    """More padded steps, whatever stands in them, leave the gradient as it is."""
+    """More padded steps do not change the gradient, whatever they contain."""
     longer = Trajectories(*(np.pad(x, ((0, 0), (0, 3))) for x in batch))
     same(name, baseline, batch, longer._replace(observation=np.where(longer.mask > 0, longer.observation, junk)))
 

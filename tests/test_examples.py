@@ -19,12 +19,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.py")), ids=lambda f: f.name)
 def test_example(file, capsys, monkeypatch):
-    monkeypatch.setattr(algorithms, "ALGORITHMS", algorithms.ALGORITHMS)
     monkeypatch.setattr(sys, "argv", [str(file)])
     before = set(algorithms.ALGORITHMS)
-    runpy.run_path(str(file), run_name="__main__")
-    for name in set(algorithms.ALGORITHMS) - before:
-        del algorithms.ALGORITHMS[name]
+    try:
+        runpy.run_path(str(file), run_name="__main__")
+    finally:
+        for name in set(algorithms.ALGORITHMS) - before:
+            del algorithms.ALGORITHMS[name]
     assert len(capsys.readouterr().out.splitlines()) >= 1
 
 
@@ -35,7 +36,7 @@ def blocks(file: str, language: str) -> list[str]:
 
 
 def test_python_in_the_readme(monkeypatch, tmp_path):
-    """As it stands, with smaller budgets."""
+    """The Python blocks run unchanged, with smaller budgets."""
     monkeypatch.chdir(tmp_path)
     learn = stormpg.Agent.learn
     few = lambda self, trajectories=20, **k: learn(self, min(trajectories, 20), **{**k, "steps": None})
@@ -47,7 +48,7 @@ def test_python_in_the_readme(monkeypatch, tmp_path):
 
 
 def test_commands_in_the_readme(monkeypatch, tmp_path):
-    """Every `stormpg` line parses and runs; budgets are cut."""
+    """Every `stormpg` line parses and runs, with smaller budgets."""
     from stormpg import cli
 
     monkeypatch.chdir(tmp_path)
@@ -71,13 +72,13 @@ def test_the_readme_shows_the_verdicts_as_they_were_made():
 
 
 def test_contributing_skeletons_run(monkeypatch):
-    """The code of CONTRIBUTING.md, each block pasted into a file of its own."""
+    """The code blocks of CONTRIBUTING.md run, each in its own module."""
     from stormpg import testing
 
     scopes = []
     for number, block in enumerate(blocks("CONTRIBUTING.md", "python")):
         name = f"contributing_{number}"
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))  # where a dataclass looks up its annotations
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))  # dataclasses look up annotations there
         scopes.append({"__name__": name})
         exec(compile(block, "CONTRIBUTING.md", "exec"), scopes[-1])
     everything = {name: value for scope in scopes for name, value in scope.items()}

@@ -1,4 +1,4 @@
-"""The numbers of all algorithms are those of tests/data/golden.npz, which an earlier version has written."""
+"""All algorithms reproduce the results in tests/data/golden.npz, which an earlier version wrote."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ def compare(found: dict[str, np.ndarray], name: str) -> None:
     for key, x in found.items():
         kept, rtol = KEPT[f"{name}/{key}"], 1e-9
         if "svrpo" in name:
-            # Conjugate gradients amplify the rounding of the tests' compiler options, epoch after epoch: compare the first one.
-            # Without these options, all numbers of SVRPO are the same bits, too.
+            # Conjugate gradients amplify the rounding errors of the tests' compiler options in each epoch: compare the first
+            # epoch only. Without these options, all numbers of SVRPO are bitwise equal too.
             if key not in KEPT_COLUMNS:
                 continue
             x, kept, rtol = x[first], kept[first], 1e-3

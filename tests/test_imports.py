@@ -1,4 +1,4 @@
-"""Which module imports which: one way, without a cycle, imports inside functions included."""
+"""The imports between modules have no cycle, including imports inside functions."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(file: Path, known: dict[str, Path]) -> set[str]:
-    """The modules of this project that a file imports, anywhere in it."""
+    """The modules of this project that a file imports, at the top or inside functions."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -28,7 +28,7 @@ def imports(file: Path, known: dict[str, Path]) -> set[str]:
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str] | None:
-    """Names that import each other in a ring; None where there is no such."""
+    """The names of a cycle of imports, or None if there is no cycle."""
     done: set[str] = set()
 
     def visit(name: str, path: list[str]) -> list[str] | None:
@@ -44,7 +44,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str] | None:
 
 
 def graph() -> dict[str, set[str]]:
-    """Which module imports which."""
+    """The imports of each module."""
     known = modules()
     return {name: imports(file, known) for name, file in known.items()}
 
@@ -63,7 +63,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 def folder(name: str) -> str:
-    """The folder of a module; modules at the top stand for themselves."""
+    """The folder of a module; for a top-level module, its own name."""
     parts = name.split(".")
     return parts[1] if len(parts) > 1 else "stormpg"
 
@@ -76,7 +76,7 @@ def test_no_folder_imports_itself_by_way_of_others():
 
 
 def test_the_core_needs_no_more_than_jax():
-    """What a machine with a bare JAX imports: jax, optax, numpy and safetensors, and of these the last when it writes."""
+    """Importing `stormpg` needs only jax, optax and numpy; safetensors and filelock are imported when they are used."""
     allowed = {"jax", "jaxlib", "numpy", "optax", "filelock", "stormpg"}
     core, todo = set[str](), ["stormpg"]
     while todo:
@@ -101,7 +101,7 @@ def test_the_core_needs_no_more_than_jax():
 
 
 def test_the_picture_is_up_to_date():
-    """docs/architecture.svg has the arrows of the imports; `python -m docs.draw_architecture` draws it again."""
+    """docs/architecture.svg shows the current imports; `python -m docs.draw_architecture` redraws it."""
     from docs.draw_architecture import PICTURE, drawing
 
     assert PICTURE.read_text() == drawing()

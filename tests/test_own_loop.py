@@ -1,4 +1,4 @@
-"""A loop of one's own is the loop of `train`."""
+"""A custom loop with `init` and `step` gives the same results as `train`; `load` and `resume`."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 def test_steps_are_those_of_train(algorithm, float64):
     env = stormpg.make("pendulum")
     policy = stormpg.policy_for(env, hidden=(8,))
-    # Conjugate gradients amplify rounding, so that of SVRPO one epoch is compared.
+    # Conjugate gradients amplify rounding errors, so only one epoch of SVRPO is compared.
     trajectories = 4 if algorithm.name == "svrpo" else 20
     result = stormpg.train(env, algorithm, trajectories, seeds=1, policy=policy, horizon=6)
     state = stormpg.init(env, policy, algorithm, 0, horizon=6)
@@ -36,7 +36,7 @@ def test_steps_are_those_of_train(algorithm, float64):
 
 @pytest.mark.slow
 def test_seeds_and_settings_are_mapped():
-    """A batch of seeds, each with a step size of its own, gives what each gives alone."""
+    """A batch of seeds, each with its own step size, gives the same results as each seed alone."""
     env = stormpg.make("pendulum")
     policy = stormpg.policy_for(env, hidden=(8,))
 
@@ -72,7 +72,7 @@ def same(one: stormpg.Result, other: stormpg.Result) -> None:
 
 
 def test_load_and_resume(tmp_path):
-    """A stopped run is loaded as it is, and resumed to what it would have become."""
+    """A stopped run is loaded unchanged, and resuming it gives the same result as an uninterrupted run."""
     job = {"algorithm": stormpg.storm_pg(S0=4, B=2), "trajectories": 40, "seeds": 3, "horizon": 5}
     whole = stormpg.train("gym:Pendulum-v1", **job, out=tmp_path / "whole")
     same(stormpg.load(tmp_path / "whole"), whole)

@@ -1,4 +1,4 @@
-"""Sums over steps in blocks are the plain sums."""
+"""Sums over blocks of steps equal the plain sums."""
 
 import functools
 
@@ -20,7 +20,7 @@ roll = jax.jit(functools.partial(stormpg.rollout, ENV, POLICY), static_argnums=(
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", [40, 100, 137])
 def test_blocks_are_the_plain_sums(monkeypatch, horizon, float64):
-    """For horizons that are a whole number of blocks and for one that is not; episodes end everywhere."""
+    """For horizons that are and are not a multiple of the block size, with episodes that end in different blocks."""
     params, other = POLICY.init(jax.random.key(1)), POLICY.init(jax.random.key(2))
     batch = roll(params, jax.random.key(3), 7, horizon)
     coefficient = jax.random.normal(jax.random.key(4), batch.mask.shape) * batch.mask
@@ -69,7 +69,7 @@ def test_runs_mapped_together_are_runs_alone(monkeypatch, float64):
 
 
 def test_dead_blocks_are_not_computed(monkeypatch):
-    """Numbers that are not finite after the end of all episodes do no harm, because nobody looks there."""
+    """Non-finite numbers after the end of all episodes have no effect, because those blocks are skipped."""
     monkeypatch.setattr(scores, "SHORT", 0)
     batch = roll(PARAMS, jax.random.key(2), 4, 60)
     assert batch.mask[:, 50:].sum() == 0

@@ -13,7 +13,7 @@ from stormpg.pytrees import norm
 
 
 def at(params, large=True):
-    """What a step may know, without what an optax step does not ask for."""
+    """A `Here` with only the fields that an optax step uses."""
     return Here(None, None, params, None, None, large, 1)
 
 
@@ -51,7 +51,7 @@ def test_any_optax_optimiser(optimizer):
 
 
 def test_two_optimisers_keep_their_own_history():
-    """Large batches (even t) and small ones each follow an Adam that never saw the other's gradients."""
+    """Large batches (even t) and small ones each have their own Adam, which never sees the other's gradients."""
     path = np.array(follow(steps.optax_step(0.1, separate=True, inner_rate=0.5), GRADIENTS, lambda t: t % 2 == 0))
     moves = np.diff(path, axis=0, prepend=[[1.0, -2.0]])
     large = np.diff(follow(steps.optax_step(0.1), GRADIENTS[::2]), axis=0, prepend=[[1.0, -2.0]])
@@ -61,14 +61,14 @@ def test_two_optimisers_keep_their_own_history():
 
 
 def quadratic(slope, curvature):
-    """The objective and divergence around 0 of a Gaussian: KL = ½ ξᵀFξ."""
+    """A surrogate with a linear objective and the divergence of a Gaussian around 0: KL = ½ ξᵀFξ."""
     matrix = jnp.asarray(curvature)
     return steps.Surrogate(lambda p: jnp.asarray(slope) @ p, lambda p: 0.5 * p @ matrix @ p)
 
 
 @pytest.mark.parametrize("size", [6, 2])
 def test_natural_gradient_points_along_the_solution(size):
-    """s = F⁻¹ g, for a batch of runs at once; with 2 parameters there is nothing left to do after 2 of 10 iterations."""
+    """s = F⁻¹ g, for a batch of runs at once. With 2 parameters, the solver converges after 2 of its 10 iterations."""
     rng = np.random.default_rng(0)
     root = rng.normal(size=(size, size))
     matrix = root @ root.T + np.eye(size)
@@ -87,19 +87,19 @@ def test_no_gradient_no_natural_step():
 
 
 def test_natural_gradient_is_the_trust_regions_edge():
-    """For a linear objective the step is F⁻¹g scaled to KL = δ."""
+    """For a linear objective, the step is F⁻¹g scaled to KL = δ."""
     slope, curvature, delta = [1.0, 2.0], np.diag([4.0, 0.5]), 0.02
     step = steps.natural_gradient(delta, damping=1e-9)
     moved = step.within(quadratic(slope, curvature), jnp.asarray(slope), jnp.zeros(2))
     direction = np.linalg.solve(curvature, slope)
     np.testing.assert_allclose(moved / np.linalg.norm(moved), direction / np.linalg.norm(direction), rtol=1e-4)
     kl = float(quadratic(slope, curvature).divergence(moved))
-    # Rounding may put the edge itself outside, then the step is halved.
+    # Rounding may put the edge outside the region; then the step is halved, and KL is δ/4.
     assert min(abs(kl - delta), abs(kl - delta / 4)) < 1e-5
 
 
 def test_natural_gradient_does_not_step_downhill():
-    """Where the surrogate does not improve at any length, the parameters stay."""
+    """If no step length improves the surrogate, the parameters do not change."""
     step = steps.natural_gradient(0.01)
     moved = step.within(quadratic([-1.0, 0.0], np.eye(2)), jnp.asarray([1.0, 0.0]), jnp.zeros(2))
     np.testing.assert_array_equal(moved, 0.0)
@@ -125,7 +125,7 @@ def test_bad_settings(arguments, message):
 
 
 def test_steps_are_traced():
-    """The rate may be a tracer: a batch of rates is one program."""
+    """The rate may be a tracer, so a batch of rates is one program."""
     params = jax.vmap(
         lambda eta: steps.optax_step(eta).apply(
             at(jnp.zeros(2)), tracked(jnp.ones(2)), steps.optax_step(eta).init(jnp.zeros(2))
@@ -135,7 +135,15 @@ def test_steps_are_traced():
 
 
 def test_a_tracker_may_set_the_rate():
-    """The length of an optax step is multiplied by the rate that the tracker gives."""
+    """The length of an optax step is multiplied by the rate from the tracker."""
     step, params = steps.optax_step(0.1, "sgd"), jnp.asarray([1.0, -2.0])
     moved, _ = step.apply(at(params), tracked(jnp.ones(2))._replace(rate=jnp.asarray(0.5)), step.init(params))
     np.testing.assert_allclose(moved, params + 0.05, rtol=1e-6)
+
+
+def test_an_optimizer_that_fails_says_why():
+    with pytest.raises(InputError, match=r"failed \(TypeError: .*expected a function from an optax schedule"):
+        steps.optax_step(0.1, lambda rate: optax.sgd(0.5 * rate))
+    own = steps.optax_step(0.1, optax.sgd(0.5))  # a transformation has its own rate
+    moved, _ = own.apply(at(jnp.zeros(2)), tracked(jnp.ones(2)), own.init(jnp.zeros(2)))
+    np.testing.assert_allclose(moved, 0.5)

@@ -1,4 +1,4 @@
-"""The surrogate of SVRPO: its objective, its gradient and the line search between them, against loops in NumPy."""
+"""The surrogate of SVRPO: its objective, its gradient and the line search, checked against NumPy loops."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from stormpg.trajectories import Batch, Trajectories
 from tests.test_estimators import ESTIMATORS, GAMMA
 
 SIGMA = 0.7
-CASES = [(name, baseline, 6) for name in ESTIMATORS for baseline in ("none", "time")] + [("gpomdp", "time", 130)]  # in blocks
+CASES = [(name, baseline, 6) for name in ESTIMATORS for baseline in ("none", "time")] + [("gpomdp", "time", 130)]  # uses blocks
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def log_pi(xi, s, a) -> float:
 
 
 def batch_of(horizon: int, sampler: np.ndarray) -> Trajectories:
-    """Four trajectories of different lengths, with the densities of ξ' = `sampler`."""
+    """Four trajectories of different lengths, with the log-probabilities of ξ' = `sampler`."""
     rng = np.random.default_rng(0)
     lengths = np.array([horizon, horizon // 2, horizon - 1, 1])
     mask = (np.arange(horizon) < lengths[:, None]).astype(float)
@@ -38,11 +38,11 @@ def batch_of(horizon: int, sampler: np.ndarray) -> Trajectories:
 
 
 def formula(name: str, baseline: str, xi: np.ndarray, batch: Trajectories) -> tuple[float, np.ndarray]:
-    """mean_i Σ_t ρ_t c_t and its derivative mean_i Σ_t ρ_t c_t S_t, ρ_t = π_ξ/π_ξ' of one step."""
+    """mean_i Σ_t ρ_t c_t and its derivative mean_i Σ_t ρ_t c_t S_t, with ρ_t = π_ξ/π_ξ' of one step."""
     s, a, r, mask, old = (np.asarray(x) for x in batch)
     n, horizon = r.shape
     discounted = [[GAMMA**k * r[i, k] for k in range(horizon)] for i in range(n)]
-    signal = {  # x_k of each step: (5), R(τ) once, and the reward to come
+    signal = {  # x_k of each step: equation (5), R(τ) at the last step, the reward-to-go
         "gpomdp": discounted,
         "reinforce": [[0.0] * (horizon - 1) + [sum(row)] for row in discounted],
         "pgt": [[sum(row[k:]) for k in range(horizon)] for row in discounted],
@@ -63,7 +63,7 @@ def formula(name: str, baseline: str, xi: np.ndarray, batch: Trajectories) -> tu
 
 
 def objective_at(policy, estimator, params, batch):
-    """What a trust-region step at ξ_t = `params` climbs."""
+    """The objective that a trust-region step at ξ_t = `params` increases."""
     here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 4)
     return steps.surrogate_on(here, Batch(batch, params)).objective
 
@@ -71,12 +71,12 @@ def objective_at(policy, estimator, params, batch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "baseline", "horizon"), CASES)
 def test_objective_and_gradient_against_the_formula(policy, name, baseline, horizon):
-    """At ξ_t and off it, on a batch sampled at ξ_t or elsewhere: the line search climbs what g_t is the gradient of."""
+    """The line search increases the objective whose gradient is g_t: at ξ_t and elsewhere, on- and off-policy."""
     here, there = np.array([0.3, -0.2]), np.array([0.1, 0.4])
     batch, estimator = batch_of(horizon, here), surrogate(ESTIMATORS[name](GAMMA, baseline))
     tree = lambda xi: {"mean": jnp.asarray(xi)[:, None]}
     gradient = jax.jit(lambda params: estimate(estimator, policy, params, batch).gradient["mean"][:, 0])
-    for current in (here, there):  # a snapshot's batch is seen from other parameters, too
+    for current in (here, there):  # a snapshot's batch is also used at other parameters
         search = jax.jit(jax.value_and_grad(objective_at(policy, estimator, tree(current), batch)))
         for xi in (here, there):
             value, slope = formula(name, baseline, xi, batch)
@@ -89,7 +89,7 @@ def test_objective_and_gradient_against_the_formula(policy, name, baseline, hori
 
 
 def test_fitted_values_have_an_objective(policy):
-    """The baseline "value" is one number for each step, like "time"."""
+    """The baseline "value" has one value for each step, like "time"."""
     here, there = ({"mean": jnp.asarray(xi)[:, None]} for xi in ([0.3, -0.2], [0.1, 0.4]))
     batch, estimator = batch_of(6, np.array([0.3, -0.2])), surrogate(stormpg.estimators.pgt(GAMMA, "value"))
     objective = objective_at(policy, estimator, here, batch)
@@ -99,7 +99,7 @@ def test_fitted_values_have_an_objective(policy):
 
 
 def test_a_baseline_for_each_parameter_has_none():
-    """No scalar objective has the gradient of the baseline "optimal": refused where it is asked for, in any combination."""
+    """No scalar objective has the gradient with the baseline "optimal", so every combination that needs one is rejected."""
     with pytest.raises(InputError, match=r"'optimal' has one value for each parameter.*use 'time' or 'none'"):
         stormpg.svrpo(baseline="optimal")
     free = Algorithm(stormpg.estimators.gpomdp(0.9, "optimal"), trackers.plain(), schedules.always(4), steps.natural_gradient())
@@ -109,11 +109,11 @@ def test_a_baseline_for_each_parameter_has_none():
 
 @pytest.mark.slow
 def test_best_is_credited_with_its_own_returns():
-    """Subsets of the snapshot's trajectories may have a larger mean, but they say nothing about ξ_t."""
+    """A subset of the snapshot's trajectories may have a larger mean, but says nothing about ξ_t, so it does not count."""
     result = stormpg.train("cartpole-continuous", stormpg.svrpo(S0=8, B=2, m=4), trajectories=16, seeds=3, horizon=100)
     table = result.columns
     for seed, best in enumerate(np.asarray(result.states.best_return)):
         own = (table["seed"] == seed) & (table["large"])
         assert own.sum() == 2
         assert best == np.float32(table["return"][own].max())
-        assert table["return"][table["seed"] == seed].max() > best  # a subset had more
+        assert table["return"][table["seed"] == seed].max() > best  # a subset had a larger mean

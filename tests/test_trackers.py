@@ -1,4 +1,4 @@
-"""The identities between trackers, and Algorithm 1's output."""
+"""Identities between the trackers, and the equation of STORM-PG."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ ESTIMATOR = stormpg.estimators.gpomdp(0.9)
 
 @pytest.fixture
 def setting(float64):
-    """ξ_t, a memory elsewhere, and a batch sampled at ξ_t."""
+    """ξ_t, a memory at other parameters, and a batch sampled at ξ_t."""
     here, there = two_parameters(POLICY)
     every, _ = sampled_by(POLICY, here, small_chain(3))
     batch = jax.tree.map(lambda x: x[5:25:4], every)
@@ -54,7 +54,7 @@ def test_alpha_zero_is_sarah(setting):
 
 
 def test_the_equation(setting):
-    """g = d(ξ_t) + (1 − α)[c − d^{ξ_t}(ξ_ref)], in the public functions."""
+    """g = d(ξ_t) + (1 − α)[c − d^{ξ_t}(ξ_ref)], computed with public functions."""
     here, memory, batch = setting
     d_here = gradient(ESTIMATOR, POLICY, here, batch)
     d_there = gradient(ESTIMATOR, POLICY, memory.params, batch)
@@ -66,7 +66,7 @@ def test_the_equation(setting):
 
 
 def test_no_move_no_correction(setting):
-    """At ξ_ref = ξ_t the two estimates cancel and g is the memory's, moved by α towards d."""
+    """If ξ_ref = ξ_t, the two estimates cancel and g is the gradient in memory, moved by α towards d (here α = 0)."""
     here, memory, batch = setting
     kept = small(trackers.sarah(), here, memory._replace(params=here), batch)
     np.testing.assert_allclose(kept.gradient["logits"], memory.gradient["logits"], rtol=1e-10)
@@ -84,7 +84,7 @@ def test_alpha_is_checked(alpha):
 
 
 def same_run(one: Algorithm, other: Algorithm):
-    """Both train the same parameters on the same random numbers."""
+    """Check that both algorithms train the same parameters from the same random numbers."""
     a, b = (stormpg.train("cartpole-continuous", x, trajectories=60, seeds=2, horizon=20) for x in (one, other))
     np.testing.assert_allclose(a.columns["return"], b.columns["return"], rtol=1e-5)
     for x, y in zip(jax.tree.leaves(a.states.params), jax.tree.leaves(b.states.params), strict=True):
@@ -100,15 +100,23 @@ def test_whole_run_alpha_one_is_gpomdp():
 
 @pytest.mark.slow
 def test_whole_run_alpha_zero_is_srvr_pg():
-    """STORM-PG with α = 0 is SRVR-PG in its first epoch, as long as that lasts."""
+    """STORM-PG with α = 0 is SRVR-PG during its first epoch."""
     same_run(stormpg.storm_pg(eta=0.01, alpha=0.0, S0=10, B=5), stormpg.srvr_pg(eta=0.01, S0=10, B=5, m=10))
 
 
 def test_any_combination_runs():
-    """The axes are free: REINFORCE with STORM's tracker and a large batch every third step."""
+    """The parts combine freely: REINFORCE with STORM's tracker and a large batch every third step."""
     mixed = Algorithm(
         stormpg.estimators.reinforce(0.9), trackers.storm(0.5), schedules.every(2, 6, 3), optax_step(0.01, "rmsprop")
     )
     result = stormpg.train("cartpole-continuous", mixed, trajectories=40, seeds=2, horizon=15)
     assert np.isfinite(result.columns["gradient_norm"]).all()
     np.testing.assert_array_equal(result.columns["trajectories"][:7], [6, 9, 12, 18, 21, 24, 30])
+
+
+def test_svrg_within_checks_the_schedule():
+    """Its S0 is given twice, to the tracker and to the schedule."""
+    for schedule in (schedules.every(2, 6, 7), schedules.every(2, 5, 2)):
+        wrong = Algorithm(ESTIMATOR, trackers.svrg_within(6, 2), schedule, optax_step(0.01))
+        with pytest.raises(InputError, match="svrg_within was made for S0 = 6"):
+            stormpg.train("chain", wrong, trajectories=20, seeds=1, horizon=3)

@@ -1,4 +1,4 @@
-"""train(): budgets, seeds, batches of settings, divergence, the output iterate."""
+"""train(): budgets, seeds, batches of settings, divergence and the output iterate."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 import stormpg
 from stormpg import schedules, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.engine.budget import Budget
+from stormpg.engine.budget import LIMIT, Budget
 from stormpg.engine.compiled_loop import CompiledLoop, calls_a_library
 from stormpg.engine.iteration import Setup, begin, learn
 from stormpg.envs.base import Box, Environment
@@ -20,6 +20,7 @@ from stormpg.errors import InputError, StormpgWarning
 from stormpg.machine import xla
 from stormpg.machine.blocks import block_size, cut, in_blocks, together
 from stormpg.pytrees import stack
+from stormpg.runs.logs import Logger
 from stormpg.runs.training import RunOptions
 from stormpg.sampling import rollout
 from stormpg.steps import optax_step
@@ -46,7 +47,7 @@ def per_seed(result, name):
     ids=lambda x: x.name if isinstance(x, Algorithm) else "",
 )
 def test_budget_is_exact(algorithm, expected):
-    """Every batch is counted, large ones included, and a batch that does not fit into 20 is not sampled."""
+    """Every batch is counted, including large ones, and a batch that would exceed the budget of 20 is not sampled."""
     result = stormpg.train(ENV, algorithm, trajectories=20, seeds=2, horizon=10)
     for counts in per_seed(result, "trajectories"):
         np.testing.assert_array_equal(counts, expected)
@@ -68,7 +69,7 @@ def test_metrics_have_the_public_columns():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpomdp", "svrpg", "srvr-pg", "storm-pg"])
 def test_a_seed_alone_follows_itself_in_a_batch(name):
-    """Same random numbers, so the same to rounding over the first ten iterations."""
+    """The random numbers are the same, so the first ten iterations agree up to rounding."""
     algorithm = stormpg.make_algorithm(name, S0=4, **({} if name == "gpomdp" else {"B": 3}))
     batch = stormpg.train(ENV, algorithm, trajectories=40, seeds=9, horizon=30)
     alone = stormpg.train(ENV, algorithm, trajectories=40, seeds=1, seed=7, horizon=30)
@@ -78,7 +79,7 @@ def test_a_seed_alone_follows_itself_in_a_batch(name):
 
 
 def test_blocks_do_not_change_the_runs():
-    """Runs cut into blocks, the last one filled up, are the runs of one block."""
+    """Runs split into blocks, with the last block padded, give the same results as runs in one block."""
     assert [block_size(runs, workers=2) for runs in (1, 5, 30, 256, 257)] == [1, 3, 15, 16, 15]
 
     for workers in (1, 2):
@@ -88,7 +89,7 @@ def test_blocks_do_not_change_the_runs():
 
 
 def test_a_program_that_calls_lapack_runs_on_one_thread():
-    """Two threads that wait for LAPACK within XLA may wait for ever."""
+    """Two threads that wait for LAPACK inside XLA may deadlock."""
     env, algorithm = stormpg.make(ENV), stack([SMALL, SMALL])
     usual = stormpg.policy_for(env)
     solving = stormpg.gaussian((lambda key: jnp.eye(4), lambda p, s: jnp.linalg.solve(p, s)[:1]), 1)
@@ -98,7 +99,7 @@ def test_a_program_that_calls_lapack_runs_on_one_thread():
 
 @pytest.mark.slow
 def test_float_settings_are_one_batch():
-    """A list of algorithms that differ in floats trains as each one would alone, and compiles once."""
+    """Algorithms that differ only in floats are trained together and compiled once, with the same results as alone."""
     etas, alphas = (0.001, 0.01, 0.05), (0.3, 0.9, 1.0)
     sweep = [stormpg.storm_pg(eta=e, alpha=a, S0=4, B=2, gamma=0.9) for e, a in zip(etas, alphas, strict=True)]
     together = stormpg.train(ENV, sweep, trajectories=20, seeds=2, horizon=15)
@@ -132,7 +133,7 @@ def test_another_float_compiles_nothing_anew():
 
 
 def trap() -> Environment:
-    """Pays what is infinite as soon as a state is drawn above a bound: some seeds meet it, some do not."""
+    """An environment whose reward is infinite if the state is above a bound, which happens for some seeds only."""
 
     def reset(key):
         s = jax.random.uniform(key)
@@ -156,11 +157,11 @@ def test_a_diverged_seed_is_frozen_and_alone():
     np.testing.assert_array_equal(diverged, np.maximum.accumulate(diverged, axis=1))
     for leaf in jax.tree.leaves(result.states.params):
         assert np.isfinite(leaf).all()
-    # The seeds that were spared are those of a run of their own.
+    # A seed that did not diverge gives the same numbers as in a run by itself.
     lone = int(np.nonzero(spared)[0][0])
     alone = stormpg.train(trap(), result.algorithms[0], trajectories=40, seeds=[lone])
     np.testing.assert_allclose(per_seed(result, "return")[lone], alone.columns["return"], rtol=1e-3, atol=1e-5)
-    # A frozen one goes on being counted.
+    # The trajectories of a frozen seed are still counted.
     assert (per_seed(result, "trajectories")[:, -1] == 40).all()
 
 
@@ -206,7 +207,7 @@ def test_output_iterate_is_uniform():
 
 
 def _count():
-    """An "optimiser" that adds one, so that ξ_t = t."""
+    """An "optimiser" that adds one in every step, so that ξ_t = t."""
     import optax
 
     return optax.GradientTransformation(lambda p: (), lambda g, s, p=None: (jax.tree.map(jnp.ones_like, g), s))
@@ -222,7 +223,7 @@ def test_best_and_last():
 
 @pytest.mark.slow
 def test_papinis_inner_loops_end_early():
-    """The adaptive form takes fewer small steps than m in some epochs, more than none, and keeps to the budget."""
+    """The adaptive form takes between 1 and m small steps per epoch, differs between seeds, and respects the budget."""
     result = stormpg.train(
         ENV, stormpg.svrpg(adaptive=True, two_optimizers=True, S0=20, B=4, m=8), trajectories=400, seeds=4, horizon=50
     )
@@ -267,7 +268,7 @@ def test_an_option_xla_does_not_know_is_left_out():
 
 @pytest.mark.slow
 def test_importing_changes_nothing_for_the_caller():
-    """No environment variable and no setting of JAX is touched, and XLA has not started."""
+    """Importing changes no environment variable and no JAX setting, and does not start XLA."""
     program = (
         "import os, jax; before = dict(os.environ), dict(jax.config.values); import stormpg\n"
         "assert (dict(os.environ), dict(jax.config.values)) == before\n"
@@ -279,7 +280,7 @@ def test_importing_changes_nothing_for_the_caller():
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", ["", "--xla_force_host_platform_device_count=2"])
 def test_fast_loops_are_asked_for_by_a_call(flags):
-    """Flags of the user's stay; once XLA has started it is too late, and the call says so."""
+    """The user's flags are kept. After XLA has started, the call has no effect and returns False."""
     program = (
         "import os, stormpg; from stormpg.machine import xla\n"
         "late = os.environ.pop('LATE'); late == '1' and xla.understood('xla_backend_optimization_level', 0)\n"
@@ -295,7 +296,7 @@ def test_fast_loops_are_asked_for_by_a_call(flags):
 
 @pytest.mark.slow
 def test_all_cores_at_once_do_not_hang():
-    """In a process of its own, with XLA as users have it, so that one that hangs can be killed; usually some seconds."""
+    """Runs in a separate process with the default XLA flags, so that it can be killed if it hangs. Takes some seconds."""
     program = (
         "import stormpg; train = lambda *a: stormpg.train('cartpole-continuous', *a, horizon=50).complete\n"
         "storm, pgt = stormpg.storm_pg(S0=10, B=5), stormpg.make_algorithm('pgt', baseline='value')\n"
@@ -308,7 +309,7 @@ def test_all_cores_at_once_do_not_hang():
 
 @pytest.mark.slow
 def test_a_thread_has_the_settings_of_its_caller():
-    """float64 for all runs, however many blocks they are cut into."""
+    """All runs use float64, regardless of the number of blocks."""
     with jax.enable_x64(True):
         result = stormpg.train("pendulum", stormpg.storm_pg(S0=2, B=2), trajectories=4, seeds=3, horizon=3)
         assert {leaf.dtype for leaf in jax.tree.leaves(result.states.params)} == {jnp.dtype("float64")}
@@ -318,9 +319,9 @@ def test_a_thread_has_the_settings_of_its_caller():
 
 @pytest.mark.parametrize("until", [None, 100])
 def test_running_ahead_changes_nothing(monkeypatch, until):
-    """As on a GPU, where the next chunk runs while rows are read: the same table, also of a run that is stopped.
+    """Computing the next chunk while rows are read, as on a GPU, gives the same table, also for a run that is stopped.
 
-    One seed: of several blocks, where each stops depends on which came first.
+    One seed only: with several blocks, the stopping point of each depends on which block was first.
     """
     go_on = None if until is None else lambda now: now.trajectories < until
     train = lambda: stormpg.train(ENV, SMALL, trajectories=2000, seeds=1, horizon=5, progress=go_on)
@@ -335,7 +336,7 @@ def test_running_ahead_changes_nothing(monkeypatch, until):
 
 @pytest.mark.parametrize("name", ["storm-pg", "gpomdp", "svrpg"])
 def test_a_pause_changes_nothing(name):
-    """Paused at the first unit after so many trajectories, and gone on with: the run in one piece."""
+    """A run paused at the first unit after 30 trajectories and then continued equals the uninterrupted run."""
     env = stormpg.make("chain")
     settings = {"S0": 4, "B": 2, **({"m": 3} if name == "svrpg" else {})} if name != "gpomdp" else {"S0": 4}
     training = check_training(env, [stormpg.make_algorithm(name, **settings)], [stormpg.policy_for(env)], [0, 1, 2], 5)
@@ -348,3 +349,25 @@ def test_a_pause_changes_nothing(name):
     assert all((whole.columns[column] == rest.columns[column]).all() for column in whole.columns)
     same = jax.tree.map(lambda a, b: bool((a == b).all()), whole.states.params, rest.states.params)
     assert all(jax.tree.leaves(same))
+
+
+def test_the_first_batch_alone_is_reported(tmp_path):
+    """A budget that holds only the first batch: progress and loggers see it, and no result is complete on the way."""
+    seen, logged = [], []
+    logger = Logger(lambda run, step, values: logged.append((run, step)), lambda: None)
+    algorithm = stormpg.storm_pg(S0=10, B=5)
+    result = stormpg.train(
+        "chain", algorithm, trajectories=12, seeds=1, horizon=3, progress=lambda now: seen.append(now.result()), logs=[logger]
+    )
+    assert [len(one.columns["return"]) for one in seen] == [1]
+    assert not seen[0].complete
+    assert result.complete
+    assert logged == [("seed-0", 10)]
+
+
+def test_counts_do_not_overflow():
+    """Steps are counted up to a limit, which does not end a run; trajectories near it do not wrap around."""
+    state = type("Counts", (), {"trajectories": jnp.asarray(LIMIT - 3), "steps": jnp.asarray(LIMIT)})()
+    assert bool(Budget().holds(state, 3))
+    assert not bool(Budget().holds(state, 4))
+    assert not bool(Budget(LIMIT, 5).holds(state, 1))

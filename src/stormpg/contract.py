@@ -9,7 +9,8 @@ Iteration t:
     step.apply       → ξ_{t+1}
     schedule.after   → the next state of the schedule
 
-Trackers and steps get a `Here`: everything that is known at iteration t.
+Trackers and steps get a `Here`: everything that is known at iteration t. Schedules are subclasses of `schedules.Schedule` and
+get a `Moment`; the first batch of a run is a large one. Estimators are values of `estimators.Estimator`.
 """
 
 import dataclasses
@@ -27,7 +28,8 @@ from stormpg.scores import log_probs_in_blocks
 from stormpg.trajectories import Batch, mixture_log_prob
 
 # These draws existed first: number i of iteration t is at 3(t + 1) + i of the seed's key. All other names have a separate
-# branch of the key, so that a new name changes no stored run.
+# branch of the key, so that a new name changes no stored run. Taken are these, "rollout 1" and so on for further batches, and
+# "coin", which is that of `schedules.Coin`.
 DRAWS = ("rollout", "subset", "uniform")
 START, NAMED = 0, 1  # branches of the seed's key: initial parameters, and all other names
 

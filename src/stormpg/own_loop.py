@@ -6,11 +6,13 @@ for _ in range(100):
     state, info = step(state)
 """
 
+import functools
 from typing import Any
 
 import jax
 
 from stormpg.algorithms import Algorithm
+from stormpg.contract import Moment
 from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import iterate
 from stormpg.engine.iteration import Setup, State, begin, is_large
@@ -34,12 +36,11 @@ def step(env: Any, policy: Any, algorithm: Algorithm, state: State, horizon: int
     setup = _setup(env, policy, algorithm, horizon)
     if not setup.env.in_jax:
         return _step_outside(setup, state)
-    schedule = algorithm.schedule
-    sizes = {large for large, _ in (*schedule.first, *schedule.unit)}
-    if len(sizes) == 1:
-        return iterate(setup, state, sizes.pop(), Budget())
-    large, small = (lambda state, large=large: iterate(setup, state, large, Budget()) for large in (True, False))
-    after, row = jax.lax.cond(is_large(setup, state), large, small, state)
+    large = algorithm.schedule.large(state.schedule, Moment(state.key, state.iteration))
+    if isinstance(large, bool):  # the same every time
+        return iterate(setup, state, large, Budget())
+    either = [functools.partial(iterate, setup, large=size, budget=Budget()) for size in (True, False)]
+    after, row = jax.lax.cond(large, *either, state)
     return after, row
 
 

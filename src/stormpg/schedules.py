@@ -1,8 +1,8 @@
 """Schedules: when the next batch is a large one of S0 trajectories, and when a small one of B.
 
-A schedule answers one question, `large`, from its own memory, which `after` updates. `first` and `unit` tell the compiled loop
-which sizes to try in which order: an iteration of a unit takes place if it is due, and is skipped otherwise. Batch sizes and m
-are static: they are shapes of the compiled program.
+A schedule answers one question, `large`, from its own memory, which `after` updates. `first` and `unit` tell the loops
+which sizes to try in which order: an iteration of a unit takes place if it is due, and is skipped otherwise. So `unit` must
+list every size that `large` may ask for after `first`. Batch sizes and m are static: they are shapes of the compiled program.
 """
 
 from typing import ClassVar
@@ -34,7 +34,7 @@ class Schedule:
 
     @property
     def unit(self) -> Pattern:
-        """The iterations that the compiled loop repeats."""
+        """The iterations that the loops repeat."""
         return LARGE
 
     def init(self) -> Tree:

@@ -64,7 +64,7 @@ def optax_step(
     separate: bool = False,
     inner_rate: float = 0.5,
 ) -> Optax:
-    """`optimizer`: the name of an optax optimiser, a function from a learning rate to one, or an optax transformation.
+    """`optimizer`: the name of an optax optimiser, a function from a learning-rate schedule to one, or an optax transformation.
 
     A transformation is used as it is: it has its own learning rate, and `eta` and `decay` do not apply to it.
     """
@@ -80,8 +80,13 @@ def optax_step(
         factory = Fixed(optimizer)
     try:
         known = callable(factory) and hasattr(factory(lambda count: 0.1), "update")
-    except Exception:  # another function of optax
-        known = False
+    except Exception as error:
+        if callable(optimizer):
+            raise InputError(
+                f"optimizer={optimizer!r} failed ({type(error).__name__}: {error}); expected a function from an optax schedule "
+                "(a function of the step count) to an optax transformation."
+            ) from error
+        known = False  # another function of optax
     if not known:
         raise InputError(f"unknown optimizer {optimizer!r}: {nearest(str(optimizer), ('adam', 'sgd', 'rmsprop', 'adamw'))}.")
     return Optax(as_float(eta), as_float(decay), as_float(inner_rate), decay_every, factory, separate)
@@ -113,7 +118,10 @@ class NaturalGradient:
 
     def apply(self, here: Here, tracked: Tracked, state: Any) -> tuple[Tree, Any]:
         surrogate = surrogate_on(here, tracked.states or tracked.batch)
-        return self.within(surrogate, tracked.gradient, here.params), state
+        moved = self.within(surrogate, tracked.gradient, here.params)
+        if tracked.rate is not None:
+            moved = add(here.params, add(moved, here.params, -1.0), tracked.rate)
+        return moved, state
 
     def within(self, surrogate: "Surrogate", g: Tree, params: Tree) -> Tree:
         """ξ_{t+1} from g_t and the surrogate around ξ_t."""

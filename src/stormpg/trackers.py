@@ -5,7 +5,8 @@ The trackers of the paper follow one equation. On a batch sampled at ξ_t,
     g_t = d(ξ_t) + (1 − α) [ c − d^{ξ_t}(ξ_ref) ]
 
 where the memory (ξ_ref, c) is a point and an estimate of its gradient, and d^{ξ_t}(ξ_ref) uses the same batch, with
-importance weights, and the same baseline. A large batch restarts: g_t = d(ξ_t).
+importance weights, and the same baseline. A large batch restarts: g_t = d(ξ_t). `svrg_within` is the exception: its small
+batches are part of the large one, sampled at ξ̃, so that d(ξ_t) has the weights.
 
 | tracker      | α    | memory                                  | paper              |
 |--------------|------|-----------------------------------------|--------------------|
@@ -100,6 +101,8 @@ class Within:
         return (Sample(here.n),) if here.large else ()
 
     def track(self, here: Here, batches: tuple[Batch, ...], memory: Snapshot) -> Tracked:
+        if here.n > self.S0 or (here.large and here.n < self.S0):
+            raise InputError(f"the schedule has a batch of {here.n} trajectories, and svrg_within was made for S0 = {self.S0}.")
         if here.large:
             (batch,) = batches
             g = here.estimate(here.params, batch).gradient

@@ -1,7 +1,6 @@
 """train(), load() and resume(): from what a user gives to a `Result`, and to a folder that can be resumed."""
 
 import contextlib
-import dataclasses
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -210,7 +209,7 @@ def load(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, al
     begun = last_good(path, fingerprint(run.config), lambda i: training.shapes(blocks[i]))
     under_way = Blocks(training, budget, RunOptions(block=block))
     under_way.reached = begun
-    return dataclasses.replace(under_way.so_far(), complete=False)
+    return under_way.so_far(under_way=True)
 
 
 def resume(folder: str | os.PathLike[str], env: Any = None, policy: Any = None, algorithm: Algorithm | None = None) -> Result:

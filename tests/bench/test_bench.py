@@ -1,4 +1,4 @@
-"""`stormpg bench`: what it measures with, writes and compares. Speeds themselves are not tested."""
+"""`stormpg bench`: how it measures, and what it writes and compares. Speeds themselves are not tested."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ SILENT = lambda what: None
 
 
 def result(**speed: float) -> dict:
-    """A result with one table, whose rows have these medians."""
+    """A result with one table, with rows of these medians."""
     rows = [{"name": name, "median": m, "values": [m * 0.99, m, m * 1.01]} for name, m in speed.items()]
     table = {"name": "training", "title": "Training", "unit": "steps", "rows": rows, "note": "", "faster_is": "higher"}
     machine = {"cpu": "A CPU", "cores": 2, "system": "Linux", "accelerators": []}
@@ -60,7 +60,7 @@ def test_what_got_slower_is_named():
     assert dict(tables.slower(new, old)) == {"Training: faster": 0.5}
     noisy = result(slower=8.0)
     noisy["tables"][0]["rows"][0]["values"] = [5.0, 8.0, 11.0]
-    assert not dict(tables.slower(noisy, old))  # its spread reaches into the other's
+    assert not dict(tables.slower(noisy, old))  # its spread overlaps with the other's
 
 
 def test_stored_shown_again_and_compared(command, tmp_path):
@@ -148,7 +148,7 @@ def test_a_speed_counts_slots_and_knows_how_many_are_live(monkeypatch):
     monkeypatch.setattr(speeds, "LONG_ENOUGH", 0.001)
     speed = speeds.Speed("cartpole-continuous", "svrpg", 2, 1, 7)
     assert speed() > 0
-    assert 0.9 < speed.live <= 1.0  # nobody falls within seven steps
+    assert 0.9 < speed.live <= 1.0  # no pole falls within seven steps
     assert speed.sampled == 20
 
 
@@ -167,7 +167,7 @@ def test_without_early_exit_the_numbers_are_the_same():
 
 @pytest.mark.slow
 def test_all_tables_in_small(monkeypatch, tmp_path):
-    """Real runs and real processes, but for the memory's: eighteen of those would take minutes."""
+    """Real runs and real processes, except for the memory table: its eighteen processes would take minutes."""
     monkeypatch.setattr(speeds, "LONG_ENOUGH", 0.001)
     monkeypatch.setattr(speeds, "cases", lambda quick: [("cartpole-continuous", "storm-pg", 5, 2)])
     monkeypatch.setattr(growth, "AXES", {"seeds": (1, 2, 3)})
@@ -191,7 +191,7 @@ def test_all_tables_in_small(monkeypatch, tmp_path):
 
 
 def test_memory_is_that_of_each_case(monkeypatch):
-    """One axis at a time; the exponent is that of what comes on top of the smallest case."""
+    """One axis varies at a time. The exponent is that of the memory above the smallest case."""
     points = []
 
     def process(command):

@@ -1,4 +1,4 @@
-"""The command: what it prints and writes, and one line with exit code 2 for every mistake."""
+"""The command: what it prints and writes, and one line and exit code 2 for every mistake."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_train_writes_a_run_and_evaluate_reads_it(command, tmp_path):
 
 
 def test_every_policy_is_evaluated_on_episodes_of_its_own(command, monkeypatch):
-    """Copies of one policy under three training seeds: with common episodes their means would be equal."""
+    """Copies of one policy under three training seeds: with shared episodes, their means would be equal."""
     from stormpg.runs import run_folder
 
     assert command("train", "pendulum", *QUICK, "--out", "run")[0] == 0
@@ -159,7 +159,7 @@ def test_list_and_doctor(command):
 
 @pytest.fixture
 def small_paper(monkeypatch):
-    """The study on one environment of the paper and one that compiles quickly, two tuned algorithms and grids of one row."""
+    """A small study: one environment of the paper and one that compiles quickly, two tuned algorithms, and small grids."""
     from stormpg.reproduce import limits, reproduction, robustness, variance
     from stormpg.studies.study import Tuning
 
@@ -189,7 +189,7 @@ def test_reproduce_in_small(command, tmp_path, small_paper):
     results = tmp_path / "results"
     for name in ("figure1.png", "figure1.pdf", "figure2.png", "figure2.pdf", "report.html", "tables.md", "claims.json"):
         assert (results / name).stat().st_size > 1000, name
-    # With --full it goes on in the same folder; the runs that are there are not run again.
+    # With --full, the study continues in the same folder. Existing runs are not repeated.
     kept = (results / "runs" / "cartpole-continuous" / "storm-pg" / "metrics.parquet").stat().st_mtime_ns
     code, out, _ = command(*asked, "--full", "--json")
     assert code == 0
@@ -197,13 +197,13 @@ def test_reproduce_in_small(command, tmp_path, small_paper):
     assert (results / "runs" / "cartpole-continuous" / "storm-pg" / "metrics.parquet").stat().st_mtime_ns == kept
     tables = (results / "tables.md").read_text()
     assert "Share of the grid within 5 %" in tables
-    counted = "(b) IQM: 4 claims tested"  # of sensitivity: the budget is too small for the others
+    counted = "(b) IQM: 4 claims tested"  # the claims on sensitivity; the budget is too small for the others
     assert counted in tables
     assert counted in (results / "report.html").read_text()
     assert counted in " ".join(out.split())
     assert "cartpole-continuous: 60 trajectories in tuning, 60 in the tuned runs." in tables
     assert "storm-pg tolerates more settings than svrpg" in tables
-    # The report again, without training; and another study is refused.
+    # The report is written again without training. A different study is refused.
     (results / "report.html").unlink()
     assert command("report", "results")[0] == 0
     assert (results / "report.html").exists()
@@ -224,7 +224,7 @@ def test_compare_and_report(command, tmp_path):
 
 
 def run_command(*arguments: str) -> dict:
-    """The command as a person runs it, in a process of its own with XLA's usual optimisation."""
+    """Run the command as a user does, in a separate process with XLA's default optimisation."""
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     done = subprocess.run(
         [sys.executable, "-m", "stormpg", *arguments, "--json"], capture_output=True, text=True, env=environment, check=True
@@ -235,7 +235,7 @@ def run_command(*arguments: str) -> dict:
 
 @pytest.mark.slow
 def test_storm_pg_solves_cart_pole():
-    """30 seeds, 500 trajectories: at least 99 of 100 over the last 50, none diverged."""
+    """30 seeds, 500 trajectories: a mean return of at least 99 of 100 over the last 50 trajectories, and no divergence."""
     summary = run_command("train", "cartpole-continuous", "--algorithm", "storm-pg", "--trajectories", "500", "--seeds", "30")
     assert summary["final_return_mean"][0] >= 99
     assert summary["diverged"] == [0]
@@ -244,7 +244,7 @@ def test_storm_pg_solves_cart_pole():
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["reinforce", "pgt", "gpomdp", "svrpg", "srvr-pg", "svrpo"])
 def test_the_others_learn_cart_pole(algorithm, command):
-    """A mean of at least 95 within 4000 trajectories: here within fewer, with fewer seeds, to be quick."""
+    """A mean of at least 95 within 4000 trajectories. To save time, this uses fewer trajectories and seeds."""
     # SVRPO is slow, and its returns vary more: 97 ± 5 over seeds.
     budget, seeds, least = ("400", "4", 92) if algorithm == "svrpo" else ("1100", "6", 95)
     sizes = ("--trajectories", budget, "--seeds", seeds)
@@ -256,7 +256,7 @@ def test_the_others_learn_cart_pole(algorithm, command):
 
 @pytest.mark.slow
 def test_storm_pg_on_rllabs_mountain_car():
-    """From −830 (doing nothing) to close to sign(v), for which Box2D gives −59.5; 0.8 sign(v) gets −106."""
+    """From −830 (no action) to almost the return of sign(v), which is −59.5 in Box2D; 0.8 sign(v) reaches −106."""
     summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "200", "--seeds", "3")
     assert summary["final_return_mean"][0] >= -75
     assert summary["diverged"] == [0]
@@ -274,7 +274,7 @@ def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == (2 if megabytes == "much" else 0), done.stderr
         assert ("STORMPG_CACHE_MB is 'much'" in done.stderr) == (megabytes == "much")
-        # The runs' programs alone: whether a small one is kept depends on how long it took to compile.
+        # Only the programs of runs: whether a small program is cached depends on its compile time.
         return sum(file.stat().st_size for file in folder.glob("jit_chunk-*-cache")) if folder.exists() else 0
 
     assert kept("0", "0") == kept("much", "0") == 0
@@ -282,7 +282,7 @@ def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
     assert whole > 0
     assert kept("1000", "1") == whole  # another seed is the same program
     (folder / "old-cache").write_bytes(bytes(900_000))
-    (folder / "old-atime").write_bytes(bytes(8))  # as if nobody had asked for it since 1970
+    (folder / "old-atime").write_bytes(bytes(8))  # as if it had not been used since 1970
     run[run.index("--B") + 1] = "3"
     assert whole < kept("1", "0") < 900_000
     assert not (folder / "old-cache").exists()

@@ -1,4 +1,4 @@
-"""The random numbers of an iteration: those of every stored run, and room for more."""
+"""The random numbers of an iteration keep the values that stored runs used, and named keys give independent streams."""
 
 import itertools
 from functools import partial
@@ -25,7 +25,7 @@ def at(seed: int, iteration: int):
     ],
 )
 def test_draws_keep_their_values(iteration, rollout, subset, chance):
-    """Stored runs can be resumed and repeated only as long as these numbers stay as they are."""
+    """Stored runs can be resumed and repeated only if these numbers never change."""
     found = at(7, iteration)
     np.testing.assert_array_equal(jax.random.key_data(found.key("rollout")), rollout)
     np.testing.assert_array_equal(jax.random.key_data(found.key("subset")), subset)
@@ -33,10 +33,10 @@ def test_draws_keep_their_values(iteration, rollout, subset, chance):
 
 
 def test_named_keys_are_streams_of_their_own():
-    """No key occurs twice among names, iterations and seeds, nor among the draws; numbers of two streams do not correlate."""
+    """All keys of different names, iterations and seeds are distinct, and numbers of two streams are uncorrelated."""
     moments = [at(seed, t) for seed in range(3) for t in range(8)]
     keys = [moment.key(name) for moment in moments for name in (*NAMES, "rollout", "subset")]
-    keys += [jax.random.fold_in(jax.random.key(seed), 0) for seed in range(3)]  # of the policy's start
+    keys += [jax.random.fold_in(jax.random.key(seed), 0) for seed in range(3)]  # the key of policy.init
     assert len({tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}) == len(keys) == 123
 
     number = lambda t, name: jax.random.normal(at(0, t).key(name))
@@ -46,7 +46,7 @@ def test_named_keys_are_streams_of_their_own():
 
 
 def test_a_named_key_is_the_same_in_a_program():
-    """Traced or not, alone or in a batch of runs; and the same on every machine and in every process."""
+    """The key is the same traced or not, alone or in a batch of runs, on every machine and in every process."""
     key = lambda seed, t: jax.random.key_data(at(seed, t).key("coin"))
     found = jax.jit(jax.vmap(key))(jnp.array([3, 4]), jnp.array([2, 9]))
     np.testing.assert_array_equal(found, [key(3, 2), key(4, 9)])

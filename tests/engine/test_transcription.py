@@ -1,4 +1,4 @@
-"""The library follows the NumPy transcription step by step on fixed trajectories."""
+"""The library gives the same iterates as the NumPy transcription of the paper, on fixed trajectories."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def batch_of(rng, n):
 
 
 def padded(policy, batch, params):
-    """The same trajectories as the library holds them, sampled (so we say) under `params`."""
+    """The same trajectories in the library's format, with log-probabilities as if `params` had sampled them."""
 
     def pad(arrays):
         return jnp.asarray(np.stack([np.pad(x, [(0, HORIZON - len(x))] + [(0, 0)] * (x.ndim - 1)) for x in arrays]))

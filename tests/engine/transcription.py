@@ -1,7 +1,7 @@
-"""The paper's algorithms a second time: float64 NumPy loops straight from the text, slow and obvious.
+"""A second implementation of the paper's algorithms: simple float64 NumPy loops that follow the text.
 
-The policy is the paper's §2.3 with two action dimensions: a ~ N(ξᵀψ(s), σ²), ψ(s) = s. ξ is a matrix. Nothing here is
-shared with the library.
+The policy is that of §2.3 with two action dimensions: a ~ N(ξᵀψ(s), σ²), ψ(s) = s. ξ is a matrix. No code is shared with
+the library.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SIGMA = 0.8
 
 
 class Tau(NamedTuple):
-    """One trajectory: states [H, d], actions [H, k], rewards [H], of the length it had."""
+    """One trajectory: states [H, d], actions [H, k], rewards [H], without padding."""
 
     s: np.ndarray
     a: np.ndarray
@@ -35,13 +35,13 @@ def score(xi: np.ndarray, s: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def baseline(batch: Sequence[Tau], i: int, h: int, gamma: float) -> float:
-    """b_h of trajectory i: the mean of γ^h r_h over the others, 0 after their end."""
+    """b_h of trajectory i: the mean of γ^h r_h over the other trajectories, with r_h = 0 after their end."""
     others = [tau.r[h] if h < len(tau.r) else 0.0 for j, tau in enumerate(batch) if j != i]
     return gamma**h * float(np.mean(others)) if others else 0.0
 
 
 def d(xi: np.ndarray, sampler: np.ndarray, batch: Sequence[Tau], horizon: int, gamma: float) -> np.ndarray:
-    """(1/|B|) Σ_i d_i^{sampler}(ξ): equation (5), each term with the weight p(τ_h|ξ)/p(τ_h|sampler)."""
+    """(1/|B|) Σ_i d_i^{sampler}(ξ): equation (5), with the weight p(τ_h|ξ)/p(τ_h|sampler) on each term."""
     total = np.zeros_like(xi)
     for i, tau in enumerate(batch):
         scores, weight = np.zeros_like(xi), 1.0
@@ -55,7 +55,7 @@ def d(xi: np.ndarray, sampler: np.ndarray, batch: Sequence[Tau], horizon: int, g
 
 
 def storm_pg(xi, batches, eta, alpha, horizon, gamma):
-    """Algorithm 1. batches: the S0 trajectories, then one small batch for each t. Yields ξ_1, ξ_2, ..."""
+    """Algorithm 1. `batches`: the S0 trajectories, then one small batch for each t. Yields ξ_1, ξ_2, ..."""
     g = d(xi, xi, batches[0], horizon, gamma)
     for batch in batches[1:]:
         new = xi + eta * g
@@ -66,7 +66,7 @@ def storm_pg(xi, batches, eta, alpha, horizon, gamma):
 
 
 def svrpg(xi, batches, eta, m, horizon, gamma):
-    """Snapshots (ξ̃, g̃) and m steps on g_t = d(ξ_t) − d^{ξ_t}(ξ̃) + g̃, equation (7)."""
+    """Snapshots (ξ̃, g̃), each followed by m steps with g_t = d(ξ_t) − d^{ξ_t}(ξ̃) + g̃, equation (7)."""
     for start in range(0, len(batches), m + 1):
         snapshot, mu = xi, d(xi, xi, batches[start], horizon, gamma)
         xi = xi + eta * mu

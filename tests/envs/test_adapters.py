@@ -1,4 +1,4 @@
-"""Environments of other libraries: gymnax and Brax inside the compiled program, rllab's Mountain-Car on Box2D outside it."""
+"""Environments of other libraries: gymnax and Brax inside the compiled program, rllab's Mountain-Car in Box2D outside it."""
 
 import importlib
 import sys
@@ -13,7 +13,7 @@ from stormpg.errors import InputError
 from stormpg.testing import check_environment
 
 COUNT, KEY = 16, jax.random.key(0)
-pytestmark = [  # what Brax warns of: itself, and how it uses its own engine
+pytestmark = [  # warnings from Brax about itself and its use of its engine
     pytest.mark.filterwarnings("ignore:JAXopt is no longer maintained:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Brax System, piplines and environments:UserWarning"),
     pytest.mark.filterwarnings("ignore:Accessing `.*` directly from `Data`:DeprecationWarning"),
@@ -21,7 +21,7 @@ pytestmark = [  # what Brax warns of: itself, and how it uses its own engine
 
 
 def adapter(prefix):
-    """The module, where the package is installed that it adapts."""
+    """The adapter module; the test is skipped if the adapted package is not installed."""
     module, package, extra = stormpg.envs.ADAPTERS[prefix]
     pytest.importorskip(package, reason=f"{package} is not installed: pip install 'stormpg[{extra}]'")
     return importlib.import_module(module)
@@ -69,7 +69,7 @@ def test_gymnax_steps_are_its_own(name):
     for t in range(8):
         action = legal = jax.vmap(space.sample)(jax.random.split(keys[t], COUNT))
         if hasattr(space, "low"):
-            action = 2 * action  # of which some are out of bounds
+            action = 2 * action  # some are out of bounds
             legal = jnp.clip(action, space.low, space.high)
         state, seen, reward, terminated = step(keys, state, action)
         observation, own, gain, ended, _ = judged(keys, own, legal)
@@ -86,7 +86,7 @@ def test_gymnax_ends_and_limits_are_told_apart_and_nothing_is_reset():
     for _ in range(20):
         state, seen, _, terminated = env.step(KEY, state, jnp.ones((), int))
         ends.append(bool(terminated))
-    assert ends == sorted(ends)  # it falls once, after the limit, and stays down
+    assert ends == sorted(ends)  # it falls once, after the step limit, and stays terminated
     assert not any(ends[:7])
     assert ends[-1]
     assert int(state.time) == 20

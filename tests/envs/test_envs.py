@@ -1,4 +1,4 @@
-"""The environments against the real thing: Gymnasium step by step, the recordings of rllab on Box2D, formulas."""
+"""The built-in environments, compared with Gymnasium, recordings of rllab on Box2D, a Box2D world, and formulas."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ COUNT = 3000
 
 
 def compare(env, states, actions, gym_id, to_gym):
-    """One step from thousands of states in both."""
+    """Compare one step from each of thousands of states with Gymnasium; return which ended."""
     gymnasium = pytest.importorskip("gymnasium")
     judge = gymnasium.make(gym_id).unwrapped
     key = jax.random.key(0)
@@ -84,7 +84,7 @@ def test_acrobot_is_gymnasiums():
 
 
 def play_back(env, state, forces):
-    """Observations and rewards of one recorded sequence of actions, until the episode ends."""
+    """Observations, rewards and ends of all steps with this sequence of actions."""
 
     def step(state, action):
         state, observation, reward, terminated = env.step(jax.random.key(0), state, action)
@@ -94,7 +94,7 @@ def play_back(env, state, forces):
 
 
 def cartpole_start(observation):
-    """rllab's state after a reset: only the cart has been moved."""
+    """rllab's state after a reset: only the cart is moved; the pole's position stays as it was."""
     x, v, angle, omega = observation
     half = rllab_cartpole.HALF_LENGTH
     zero = jnp.zeros_like(x)
@@ -109,10 +109,10 @@ def lengths_and_returns(observation, reward, ended, horizon=100):
 
 
 def test_rllab_cartpole_follows_the_recordings(recorded):
-    """The recorded pushes, corrected as a balancing policy corrects them.
+    """Replay the recorded forces, with the feedback of a balancing policy added.
 
-    An upright pole multiplies an error by 3 every 5 steps, so that pushes played back blindly tell nothing after 60
-    steps, in Box2D itself too. Half of the recorded policies balance; the gains are those of a fit to them.
+    An upright pole multiplies an error by 3 every 5 steps, so after 60 steps a replay without feedback is meaningless, even
+    in Box2D itself. Half of the recorded policies balance the pole; the gains were fitted to them.
     """
     data = np.load(recorded / "rllab_cartpole.npz")
     env, gain = stormpg.make("rllab-cartpole"), jnp.asarray([1.6, 2.45, -49.8, -4.9]) / rllab_cartpole.FORCE
@@ -137,7 +137,7 @@ def test_rllab_cartpole_follows_the_recordings(recorded):
 
 
 def test_rllab_cartpole_is_box2d():
-    """The same against a Box2D world built here: rllab's cart and pole, random pushes."""
+    """Compare with a Box2D world built here, with rllab's cart and pole and random forces."""
     box2d = pytest.importorskip("Box2D")
     env, rng = stormpg.make("rllab-cartpole"), np.random.default_rng(4)
     play, same = jax.jit(lambda state, forces: play_back(env, state, forces)), 0
@@ -158,7 +158,7 @@ def box2d_cartpole(box2d, start, forces):
     """Observations of rllab's Cart-Pole in a Box2D world: a cart on a rail, a pole on a hinge."""
     world = box2d.b2World(gravity=(0, -10), doSleep=False)
     track = world.CreateStaticBody(position=(0, -0.05))
-    # Boxes of the same masses and the same inertia; nothing collides in this world.
+    # Boxes with rllab's masses and inertia. Collisions are disabled.
     off = {"categoryBits": 0, "maskBits": 0}
     cart = world.CreateDynamicBody(position=(0, 0))
     cart.CreatePolygonFixture(box=(0.5, 0.25), density=rllab_cartpole.MASS_CART / 0.5, **off)

@@ -1,6 +1,6 @@
-"""Environments as given: an instance, wrapped or not, a vector environment and a factory are used as they are.
+"""Environments given as objects: an instance, wrapped or not, a vector environment, or a factory is used unchanged.
 
-What they return is compared with stepping a second one by hand, with the same seeds and the same actions.
+The results are compared with stepping a second environment by hand, with the same seeds and actions.
 """
 
 import warnings
@@ -23,7 +23,7 @@ SMALL = {"trajectories": 8, "seeds": 1, "horizon": 30}
 
 
 class Halved(gymnasium.Wrapper):
-    """A wrapper of the user's own, which no name and no spec make again."""
+    """A user-defined wrapper, which cannot be rebuilt from a name or a spec."""
 
     def __init__(self, env, factor):
         super().__init__(env)
@@ -59,7 +59,7 @@ GIVEN = {
 
 
 def played(env, n=5, horizon=30, seed=1):
-    """A batch by the library, and the seeds and actions of it."""
+    """A batch sampled by the library, and the seeds of its episodes."""
     policy, key = stormpg.policy_for(env), jax.random.key(seed)
     params = policy.init(key)
     seeds = np.random.default_rng(seed).integers(0, 2**31, n)
@@ -69,7 +69,7 @@ def played(env, n=5, horizon=30, seed=1):
 
 
 def by_hand(env, seed, actions, take):
-    """Rewards of one episode with these actions, until it ends."""
+    """Rewards of one episode with the given actions, until it ends."""
     env.reset(seed=int(seed))
     rewards = []
     for action in actions:
@@ -100,7 +100,7 @@ def test_an_instance_is_played_as_it_is(kind):
 
 
 def test_it_is_the_object_itself_and_it_stays_open():
-    """Not a copy and not another one: it is told of a change at once, warns once, and is not closed."""
+    """The given object itself is used, not a copy: changes to it take effect at once, it warns once, and is not closed."""
 
     class Watched(gymnasium.Wrapper):
         resets = closed = 0
@@ -125,7 +125,7 @@ def test_it_is_the_object_itself_and_it_stays_open():
 
 @pytest.mark.slow
 def test_train_and_the_agent_take_what_is_given():
-    """The finding that began this: a changed instance was thrown away and made again unchanged."""
+    """Regression test: a modified instance was discarded and replaced by an unmodified one."""
     settings = {"trajectories": 12, "seeds": 1, "horizon": 60}
     with pytest.warns(StormpgWarning, match=ONE_BY_ONE):
         own = stormpg.train(changed(), ALGORITHM, **settings).columns["return"]
@@ -137,7 +137,7 @@ def test_train_and_the_agent_take_what_is_given():
 
 
 class Silent(gymnasium.vector.VectorWrapper):
-    """Gives NaN for slots whose episode has ended, whatever is inside."""
+    """Return NaN (or `fill`) for slots whose episode has ended, whatever the inner environment returns."""
 
     def __init__(self, env, fill=np.nan):
         super().__init__(env)
@@ -175,19 +175,19 @@ VECTORS = {
 def test_a_vector_environment_is_played_as_it_is(kind):
     given = VECTORS[kind]()
     env = as_environment(given)
-    batch, seeds = played(env, n=5, horizon=200)  # two rounds, the second with a slot to spare
-    assert env.horizon == (1000 if kind == "async" else 500)  # processes do not tell their limit
+    batch, seeds = played(env, n=5, horizon=200)  # two rounds; one slot of the second is unused
+    assert env.horizon == (1000 if kind == "async" else 500)  # step limits in other processes are unknown
     assert len(set(batch.mask.sum(axis=1))) > 1
     agrees(batch, seeds, changed, int)
     assert all(np.isfinite(part).all() for part in batch)
-    given.reset(seed=1)  # it is open
+    given.reset(seed=1)  # it is still open
     given.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("normalise", [False, True])
 def test_what_ended_slots_give_enters_no_gradient(normalise):
-    """NaN after the end of an episode: the same gradients and statistics as with clean padding, all finite."""
+    """With NaN after the end of an episode, gradients and statistics are finite and the same as with clean padding."""
     settings = {"trajectories": 12, "seeds": 1, "horizon": 60}
     runs = []
     for vector in (Silent(sync()), Silent(sync(), 0.0), sync()):
@@ -225,7 +225,7 @@ def test_where_copies_are_needed_a_factory_is_asked_for():
 
 
 def test_what_was_given_is_asked_for_again(tmp_path):
-    """Nothing is rebuilt from a name that would be another environment."""
+    """A saved agent is not rebuilt from the environment's name, which would give a different environment."""
     with pytest.warns(StormpgWarning, match=ONE_BY_ONE):
         stormpg.Agent(changed(), ALGORITHM, horizon=20).learn(6).save(tmp_path / "instance")
     stormpg.Agent(changed, ALGORITHM, horizon=20).learn(6).save(tmp_path / "factory")
@@ -248,7 +248,7 @@ def test_an_instance_is_drawn_if_it_draws(tmp_path):
     done = render(tmp_path / "run", tmp_path / "film.gif", env=drawn, deterministic=False)
     assert done.file.stat().st_size > 1000
     drawn.reset(seed=0)
-    assert drawn.render().ndim == 3  # it is open
+    assert drawn.render().ndim == 3  # it is still open
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StormpgWarning)
         agent = stormpg.Agent.load(tmp_path / "run", env=drawn)
@@ -277,14 +277,14 @@ def test_what_cannot_be_flattened_is_named(space, words):
 
 
 def test_a_function_that_makes_nothing_new():
-    """Its slots would play their episodes in one another's environment."""
+    """Rejected, because all slots would play their episodes in the same environment."""
     one = changed()
     with pytest.raises(InputError, match="own:lambda returns the same environment every time: give the environment"):
         stormpg.train(lambda **_: one, ALGORITHM, **SMALL)
 
 
 def test_a_module_that_registers_an_environment(tmp_path, monkeypatch):
-    """`gym:module:ID`, as in `gym:highway_env:parking-v0`."""
+    """`gym:module:ID` imports the module first, as in `gym:highway_env:parking-v0`."""
     (tmp_path / "registers_one.py").write_text(
         "import gymnasium\n"
         "entry = 'gymnasium.envs.classic_control:CartPoleEnv'\n"

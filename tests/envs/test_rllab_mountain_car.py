@@ -1,7 +1,7 @@
-"""rllab's Mountain-Car against the real engine: `box2d:rllab-mountain-car`, and recordings where they are at hand.
+"""rllab's Mountain-Car, compared with Box2D (`box2d:rllab-mountain-car`) and, if available, with recordings.
 
-Both close their own loop: the same starts, the same noise, the same policy on what each observes. In Box2D itself the mean
-over twelve starts moves by a few percent, and for a few policies by 15 %, where one world serves all episodes as in rllab.
+Each side runs in closed loop: the same starts, noise and policy, applied to its own observations. In Box2D itself, the mean
+over twelve starts changes by a few percent, for a few policies by 15 %, if all episodes share one world as in rllab.
 """
 
 import jax
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 EPISODES, HORIZON = 12, 1000
 
-# Policies as the recordings have them, and others, of x, its speed v and normal noise n.
+# The policies of the recordings and others, as functions of the position x, the speed v and normal noise n.
 RECORDED = {
     "zero": lambda x, v, n: 0 * n,
     "normal(0,1)": lambda x, v, n: n,
@@ -47,7 +47,7 @@ one_step = jax.jit(jax.vmap(lambda state, action: car.step(None, state, action))
 
 
 def model_steps(policy, speeds, noise):
-    """Steps until the goal, HORIZON where it is not reached."""
+    """Steps until the goal in the JAX model; HORIZON if it is not reached."""
     state, steps, alive = jax.vmap(car.start)(jnp.asarray(speeds, jnp.float32)), np.full(len(speeds), HORIZON), True
     for t in range(HORIZON):
         action = policy(np.asarray(state.x), np.asarray(state.vx), noise[:, t])
@@ -61,7 +61,7 @@ def model_steps(policy, speeds, noise):
 
 
 def box2d_steps(env, policy, speed, noise):
-    """The same, of one episode in Box2D."""
+    """Steps until the goal of one episode in Box2D; HORIZON if it is not reached."""
     seen, _ = env.reset(options={"speed": speed})
     for t in range(HORIZON):
         seen, _, ended, _, _ = env.step([policy(*map(float, seen), noise[t])])
@@ -71,7 +71,7 @@ def box2d_steps(env, policy, speed, noise):
 
 
 def agree(ours, theirs):
-    """Within 15 % in the mean, and never always here and never there."""
+    """Check that the means differ by less than 15 %, and that no side always reaches the goal if the other never does."""
     assert abs(np.mean(ours) / np.mean(theirs) - 1) < 0.15, (np.mean(ours), np.mean(theirs))
     here, there = np.asarray(ours) < HORIZON, np.asarray(theirs) < HORIZON
     assert not (here.all() and not there.any())
@@ -89,7 +89,7 @@ def test_steps_to_the_goal_are_box2ds(name):
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_steps_to_the_goal_are_the_recordings(recorded, name):
-    """The recorded starts, and noise of the same law: the recorded noise is hidden behind the clipping of the force."""
+    """Uses the recorded starts, and noise of the same distribution: the recorded noise is unknown, as forces are clipped."""
     data = np.load(recorded / "rllab_mountaincar.npz")
     mine = data["policy"] == list(data["policy_name"]).index(name)
     theirs = np.where(data["reached_goal"], data["length"], HORIZON)[mine]
@@ -98,7 +98,7 @@ def test_steps_to_the_goal_are_the_recordings(recorded, name):
 
 
 def test_it_rests_where_box2d_rests():
-    """It trembles on its wheels, with a speed below 0.03, and goes nowhere."""
+    """The car vibrates on its wheels, with a speed below 0.03, but does not move away."""
     step = lambda state, _: (car.step(None, state, jnp.zeros(1))[0],) * 2
     _, states = jax.jit(lambda state: jax.lax.scan(step, state, length=400))(car.start(jnp.asarray(0.5)))
     y, vx = np.asarray(states.y)[300:], np.asarray(states.vx)[300:]

@@ -1,4 +1,4 @@
-"""Films of policies: what is drawn, and that the film is the episode that `evaluate` plays."""
+"""Films of policies: the drawings are correct, and a film shows the episode that `evaluate` plays."""
 
 import dataclasses
 import itertools
@@ -51,7 +51,7 @@ def frames_of(file: Path) -> list[np.ndarray]:
 
 
 def played(run: Path, seed: int, episodes: int = 1, deterministic: bool = True) -> Evaluation:
-    """What `evaluate` says of one of a run's policies."""
+    """The result of `evaluate` for one of the policies of a run."""
     back = run_folder.Run(run)
     params = next(params for _, own, params in back.iterates("last") if own == seed)
     return stormpg.evaluate(back.env, back.policies[0], params, episodes, 0, deterministic, back.horizon, (0, seed))
@@ -63,7 +63,7 @@ def test_every_environment_is_drawn_and_its_states_look_different(name):
     pictures = []
     for seed in (0, 1, 2, 4):
         state, seen = jax.device_get(env.reset(jax.random.key(seed)))
-        if name == "rllab-mountain-car":  # resets differ in the speed alone, which is not seen
+        if name == "rllab-mountain-car":  # resets differ only in the speed, which is not drawn
             state = state._replace(x=np.float32(0.1 * seed))
         pictures.append(np.asarray(draw(env, state, seen, 3.0)))
     for picture in pictures:

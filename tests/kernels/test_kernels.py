@@ -1,4 +1,4 @@
-"""The fused kernels against the plain way, number by number. Without a GPU they are interpreted; with one, compiled."""
+"""The fused kernels give the same numbers as the reference implementation. They are compiled on a GPU, else interpreted."""
 
 import jax
 import jax.numpy as jnp
@@ -80,7 +80,7 @@ def test_some_episodes_ended_in_these_tests():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("programs", [gpu.PROGRAMS, 3, 1])  # with 1, 2 and all 3 trajectories in each
+@pytest.mark.parametrize("programs", [gpu.PROGRAMS, 3, 1])  # with 1, 2 and all 3 trajectories in each program
 def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch):
     monkeypatch.setattr(gpu, "PROGRAMS", programs)
     env, n, horizon = make("cartpole-continuous"), 3, 8
@@ -95,7 +95,7 @@ def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch)
         return batch, log_prob, gpu.score_sum(policy, params, batch, batch.reward, INTERPRET)
 
     batch, log_prob, score = jax.jit(jax.vmap(by_kernels, axis_name=RUNS))(policies, params, keys)
-    np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of who acted
+    np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of the policy that acted
     for run in range(2):
         policy, mine, part = jax.tree.map(lambda x, run=run: x[run], (policies, params, batch))
         np.testing.assert_allclose(log_prob[run], log_probs(policy, mine, part), rtol=1e-4, atol=1e-4)
@@ -137,12 +137,15 @@ def test_an_operation_without_a_rule_is_unfit(function):
 
 
 def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
-    env = make("lqr")  # it draws
+    env = make("lqr")  # its step draws random numbers
     policy = policy_for(env)
     params = policy.init(jax.random.key(0))
     plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
+    real, tried = gpu.rollout, []
     monkeypatch.setattr(kernels, "applies", lambda policy, params: True)
+    monkeypatch.setattr(gpu, "rollout", lambda *arguments: tried.append(True) or real(*arguments))
     again = rollout(env, policy, params, jax.random.key(1), 2, 4)
+    assert tried
     jax.tree.map(np.testing.assert_array_equal, plain, again)
 
 
@@ -173,9 +176,9 @@ def test_where_the_kernels_apply(monkeypatch):
     params = policy.init(jax.random.key(0))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert kernels.applies(policy, params)
-    assert not kernels.applies(policy_for(make("cartpole-continuous"), hidden=(8, 8)), params)
-    assert not kernels.applies(policy_for(make("chain")), params)
-    assert not kernels.applies(policy_for(make("cartpole-continuous"), hidden=(1000,)), params)
+    others = (policy_for(make("cartpole-continuous"), hidden=(8, 8)), policy_for(make("chain")))
+    for other in (*others, policy_for(make("cartpole-continuous"), hidden=(1000,))):
+        assert not kernels.applies(other, other.init(jax.random.key(0)))
     with jax.default_device(jax.devices("cpu")[0]):
         assert not kernels.applies(policy, params)
     monkeypatch.setenv("STORMPG_FUSED", "0")

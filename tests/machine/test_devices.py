@@ -1,6 +1,6 @@
-"""Several devices in one process, and one process on each of several hosts: where the runs are, and that they are the same.
+"""Several devices in one process, and several hosts with one process each: which devices are used, and equal results.
 
-In processes of their own: how many devices there are is settled when JAX starts. A CPU passes for any number of them.
+The tests use separate processes, because the number of devices is fixed when JAX starts. A CPU simulates any number of devices.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Five runs in three blocks, on whatever number of devices; chunks are short, so that there are many. Does what each line says.
+# Five runs in three blocks, on any number of devices, in many short chunks. Executes the jobs of each line on stdin.
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -84,7 +84,7 @@ def environment(devices: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def machine(devices: int, folder: Path, seeds: int = 5) -> Iterator[Callable[..., dict[str, list[int]]]]:
-    """A process with this number of devices. Call it with jobs: it runs them and returns which devices were used."""
+    """A process with this number of devices. Call the yielded function with jobs: it returns the devices used by each."""
     call = [sys.executable, "-c", PROGRAM, str(folder), str(seeds)]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen(call, env=environment(devices), text=True, **pipes)
@@ -103,7 +103,7 @@ def machine(devices: int, folder: Path, seeds: int = 5) -> Iterator[Callable[...
 
 
 def test_runs_are_the_same_on_several_devices(tmp_path):
-    """In one piece, interrupted and gone on with by a process with more or fewer devices, or after a result."""
+    """Uninterrupted, resumed by a process with more or fewer devices, or continued from a result."""
     with machine(1, tmp_path) as one, machine(2, tmp_path) as two:
         assert one("whole:one", "begin:from-one") == {"whole:one": [0], "begin:from-one": [0]}
         places = two("whole:two", "begin:from-two", "resume:from-one", "before:before", "chosen:chosen")
@@ -121,7 +121,7 @@ def test_more_devices_than_runs(tmp_path):
 
 
 def hosts(folder: Path, processes: int) -> str:
-    """examples/hosts.py on so many hosts with two devices each, all of them this machine; what the first one prints."""
+    """Run examples/hosts.py as several hosts with two devices each, all on this machine. Return the output of the first."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -143,7 +143,7 @@ def hosts(folder: Path, processes: int) -> str:
 
 
 def test_hosts_share_the_seeds(tmp_path):
-    """Each seed is trained once, and is the seed of one process that trains them all: to rounding, as in any batch."""
+    """Each seed is trained once, and equals the same seed in one process that trains all of them, up to rounding."""
     printed = hosts(tmp_path / "shared", 2)
     folders = [tmp_path / "shared" / f"host-{k}" for k in range(2)]
     assert [run_folder.read_config(folder)["seeds"] for folder in folders] == [[0, 2, 4], [1, 3]]

@@ -1,4 +1,4 @@
-"""Every way out of a training keeps what was done, leaves no thread computing, and says how to resume."""
+"""However a training run is stopped, it keeps its progress, leaves no thread running, and says how to resume."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ FINAL = ("metrics.parquet", "policy.safetensors", "state.safetensors")
 
 @pytest.fixture(autouse=True)
 def usual_handlers():
-    """A test runner may have its own."""
+    """Python's default signal handlers, because a test runner may install its own."""
     before = {number: signal.signal(number, handler) for number, handler in (
         (signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL))}  # fmt: skip
     yield
@@ -37,7 +37,7 @@ def usual_handlers():
 
 
 def test_a_signal_that_comes_to_another_thread_is_seen_while_the_main_one_waits():
-    """Nothing wakes the main thread then; it looks by itself."""
+    """Nothing wakes the main thread in this case, so it has to poll."""
     stop, began = Stop(), time.monotonic()
     with listening(stop), ThreadPoolExecutor(1) as pool:
         work = pool.submit(stop.event.wait, 20)
@@ -51,14 +51,14 @@ def test_a_signal_that_comes_to_another_thread_is_seen_while_the_main_one_waits(
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    """The run that nobody stops."""
+    """The uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     stormpg.train(**JOB, out=folder)
     return folder
 
 
 def leaves_by(number: int):
-    """A callback that sends a signal to this process, once."""
+    """Return a callback that sends a signal to this process, once."""
     once = iter([number])
     return lambda now: os.kill(os.getpid(), found) if (found := next(once, None)) else None
 
@@ -110,7 +110,7 @@ def test_without_a_folder_the_result_is_on_the_exception():
 
 
 def test_handlers_of_the_caller_stay():
-    """One that is not Python's own is not replaced; ours are gone afterwards."""
+    """A handler other than Python's default is not replaced. Our handlers are removed afterwards."""
     came = []
     signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     stormpg.train(**JOB | {"trajectories": 50}, progress=leaves_by(signal.SIGTERM))
@@ -129,7 +129,7 @@ def test_the_second_signal_is_raised_at_once():
 
 @pytest.mark.parametrize("way", ["ctrl-c", "callback"])
 def test_an_agent_keeps_what_it_has_learned(tmp_path, way):
-    """And goes on from there, to where an agent that was never stopped is."""
+    """A stopped agent continues and ends with the parameters of an uninterrupted one."""
     arguments, error = WAYS[way]
     agent = Agent(ENV, ALGORITHM, horizon=5)
     with pytest.raises(error) as caught:
@@ -142,7 +142,7 @@ def test_an_agent_keeps_what_it_has_learned(tmp_path, way):
 
 
 def test_an_agent_is_up_to_date_in_its_callback(tmp_path):
-    """It may be saved in the first call already."""
+    """It can be saved as early as the first call of the callback."""
     agent, seen = Agent(ENV, ALGORITHM, horizon=5), []
 
     def callback(now) -> bool:
@@ -185,7 +185,7 @@ def test_an_agent_survives_its_environment():
 
 
 def test_a_budget_of_steps():
-    """No batch begins after it; the trajectories are as many as that takes, and the numbers those of the longer run."""
+    """No batch starts after the budget is used up, and the values equal the first values of a longer run."""
     result = stormpg.train(ENV, ALGORITHM, steps=200, seeds=2, horizon=20)
     assert result.complete
     assert result.states.steps.tolist() == [result.columns["steps"][result.columns["seed"] == s].max() for s in (0, 1)]
@@ -233,7 +233,7 @@ STUDY = ("compare", "chain", "--algorithms", "gpomdp,storm-pg", "--horizon", "5"
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_study_stops_within_a_chunk_and_is_resumed(tmp_path, number, code):
-    """Its units would take minutes; units that are done are kept."""
+    """Its units would take minutes. Finished units are kept; here none is finished."""
     words = [*STUDY, "--trajectories", "100000000", "--out", str(tmp_path / "study")]
     program = (
         "import sys, signal, threading, os; from stormpg import cli; from stormpg.runs import training\n"

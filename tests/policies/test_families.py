@@ -1,4 +1,4 @@
-"""Several discrete actions at once, and Gaussian actions in units of their bounds: exact formulas, and that they train."""
+"""Multi-discrete actions, and Gaussian actions scaled to their bounds: checks against exact formulas, and training."""
 
 import dataclasses
 import itertools
@@ -36,7 +36,7 @@ PARAMS = jax.tree.map(lambda x: 2 * x, MULTI.init(jax.random.key(0)))
 
 
 def chances(params=PARAMS):
-    """The probabilities of every choice, by NumPy."""
+    """The probabilities of every discrete choice, computed with NumPy."""
     logits = np.split(np.asarray(MULTI.logits.apply(params["logits"], OBSERVATION), float), np.cumsum(SIZES)[:-1])
     return [np.exp(part - part.max()) / np.exp(part - part.max()).sum() for part in logits]
 
@@ -102,7 +102,7 @@ def test_rows_steps_and_numpy_are_the_same_policy(kind, normalise, float64):
 
 
 class Lights(gymnasium.Env):
-    """Set every switch as its light says: the reward is the share that is right."""
+    """Each switch must match its light; the reward is the fraction of correct switches."""
 
     def __init__(self, action_space, render_mode=None):
         self.action_space = action_space
@@ -139,7 +139,7 @@ SWITCHES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SWITCHES)
 def test_what_several_actions_reach_the_environment(kind):
-    """`Lights` itself asserts that every action is in its space; `predict` gives such ones too."""
+    """`Lights` asserts that every action is in its space. The actions of `predict` must be in it too."""
     env = as_environment(lambda **more: Lights(SWITCHES[kind], **more))
     assert isinstance(env.action_space, MultiDiscrete)
     agent = stormpg.Agent(env, stormpg.storm_pg(S0=4, B=2)).learn(8)
@@ -162,7 +162,7 @@ def test_several_actions_are_learned():
 
 @pytest.mark.slow
 def test_several_actions_everywhere_else(tmp_path):
-    """Inside JAX, with natural gradients, saved and loaded, exported."""
+    """Multi-discrete actions inside JAX, with natural gradients, saved and loaded, and exported."""
     step = lambda key, state, action: (state, state, (action == jnp.asarray([2, 0])).sum().astype(float), jnp.asarray(False))
     env = Environment(
         "locks", lambda key: (jnp.ones(3), jnp.ones(3)), step, Box((3,)), MultiDiscrete((3, 2)), horizon=5
@@ -199,7 +199,7 @@ LOW, HIGH = (0.0, -1.0, -np.inf, -3.4e38, -1e6, 5.0), (100.0, 3.0, np.inf, 3.4e3
 
 
 def test_the_scale_of_bounds():
-    """Per dimension; none where a bound is missing, beyond the limit, or both are one number; none at all for ±1."""
+    """A dimension with an infinite, too large or two equal bounds is not scaled. None if nothing is scaled, as for ±1."""
     centre, half_width = scale_of(6, LOW, HIGH)
     assert centre == (50.0, 1.0, 0.0, 0.0, 0.0, 0.0)
     assert half_width == (50.0, 2.0, 1.0, 1.0, 1.0, 1.0)
@@ -235,7 +235,7 @@ def test_a_scaled_gaussian_is_the_density_of_the_raw_action(learn_sigma):
     "env", ["cartpole-continuous", "rllab-cartpole", "rllab-mountain-car", "mountain-car-continuous", "lqr"]
 )
 def test_nothing_changes_for_bounds_of_one_or_none(env):
-    """The paper's environments: the policy is the same object in every field, so every number is the same."""
+    """In the paper's environments, the policy has the same fields as without scaling, so all numbers are the same."""
     env = stormpg.make(env)
     policy = policy_for(env)
     assert policy.scale is None
@@ -248,7 +248,7 @@ def test_nothing_changes_for_bounds_of_one_or_none(env):
 @pytest.mark.parametrize("kind", ["gaussian-mlp", "gaussian-linear"])
 @pytest.mark.parametrize("name", ["pendulum", "gym:Pendulum-v1"])
 def test_the_pendulums_torque(name, kind, tmp_path):
-    """Built in and through Gymnasium: twice the range, rebuilt from the folder, and raw actions in the batch."""
+    """Built in and through Gymnasium: the scale is 2, it is restored from the run folder, and batches hold raw actions."""
     env = stormpg.make(name)
     policy = policy_for(env, kind)
     assert policy.scale == ((0.0,), (2.0,))
@@ -262,15 +262,15 @@ def test_the_pendulums_torque(name, kind, tmp_path):
     )
     assert run_folder.Run(tmp_path / "run").policies[0].scale == policy.scale
     assert describe_policy(result.policies[0])["scaled"] == [[0.0], [2.0]]
-    wider = stormpg.gaussian_mlp(3, 1, low=0, high=6)  # not the environment's own bounds
+    wider = stormpg.gaussian_mlp(3, 1, low=0, high=6)  # different from the environment's bounds
     assert from_description(env, describe_policy(wider)).scale == ((3.0,), (3.0,))
     before = {name: value for name, value in describe_policy(policy).items() if name != "scaled"}
-    assert from_description(env, before).scale is None  # a folder from before there was a scale
+    assert from_description(env, before).scale is None  # a folder written before scaling existed
     assert policy_for(env, kind, scaled=False).scale is None
 
 
 class Throttle(gymnasium.Env):
-    """A throttle from 0 to 100 that should stand where it is told."""
+    """A throttle from 0 to 100 that must be set to the observed value times 100."""
 
     observation_space = spaces.Box(0, 1, (1,), np.float32)
     action_space = spaces.Box(0, 100, (1,), np.float32)
@@ -288,7 +288,7 @@ class Throttle(gymnasium.Env):
 
 @pytest.mark.slow
 def test_a_throttle_from_0_to_100_is_learned():
-    """In raw units nothing was: σ = 1 does not move it. The best is 10; the middle all the time gives 7.5."""
+    """Unscaled, nothing is learned, because the noise is too small. The best return is 10; a constant 50 gives 7.5."""
     ends = {}
     for scaled in (True, False):
         agent = stormpg.Agent(lambda **_: Throttle(), "storm-pg", scaled=scaled, sigma=0.3, eta=0.02)

@@ -1,4 +1,4 @@
-"""Observation normalisation is exact: statistics are those of what was seen, and weights those of what was sampled from."""
+"""Observation normalisation is exact: statistics cover all observations, and weights use the policies that sampled."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ POLICY = stormpg.policy_for(ENV, normalise=True)
 
 
 def after(batches, horizon=20):
-    """Parameters whose statistics have seen some batches, and those batches."""
+    """Parameters whose statistics include a number of batches, and those batches."""
     params, seen = POLICY.init(jax.random.key(0)), []
     for i in range(batches):
         batch = rollout(ENV, POLICY, params, jax.random.key(i + 1), 4, horizon)
@@ -48,7 +48,7 @@ def test_gradients_do_not_move_the_statistics():
 
 @pytest.mark.slow
 def test_weights_against_older_parameters_use_their_own_statistics(float64):
-    """The ratio of the densities that sampled: with old statistics below, with new ones above."""
+    """Each density in the ratio uses its own statistics: the old parameters old ones, the sampling parameters new ones."""
     old, _ = after(1)
     new, _ = after(3)
     batch = rollout(ENV, POLICY, new, jax.random.key(9), 3, 10)
@@ -78,7 +78,7 @@ def test_it_trains_and_is_saved(tmp_path):
     result = stormpg.train(
         ENV, stormpg.storm_pg(S0=4, B=2), trajectories=20, seeds=2, horizon=10, policy=POLICY, out=tmp_path / "run"
     )
-    assert float(result.params("last")["seen"].number) == 200  # every step of every trajectory
+    assert float(result.params("last")["seen"].number) == 200  # all steps of all trajectories
     back = dict((seed, params) for _, seed, params in stormpg.runs.run_folder.Run(tmp_path / "run").iterates("last"))
     jax.tree.map(np.testing.assert_array_equal, back[1], result.params("last", seed=1))
 
@@ -86,4 +86,4 @@ def test_it_trains_and_is_saved(tmp_path):
 @pytest.mark.slow
 def test_svrpo_and_normalisation():
     result = stormpg.train(ENV, stormpg.svrpo(S0=6, B=3, m=2), trajectories=18, seeds=1, horizon=10, policy=POLICY)
-    assert float(result.params("last")["seen"].number) == 180  # small batches are drawn of the large one, and not counted twice
+    assert float(result.params("last")["seen"].number) == 180  # small batches are subsets of the large one, not counted again

@@ -1,4 +1,4 @@
-"""Policies: densities, several action dimensions, networks of the user's."""
+"""Policies: densities, several action dimensions, user-defined networks and policies, derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ def test_categorical_frequencies():
 
 @pytest.mark.parametrize("policy", [stormpg.gaussian_mlp(3, 2, sigma=0.7, learn_sigma=True), stormpg.categorical_mlp(3, 4)])
 def test_divergence_is_the_mean_log_ratio(policy):
-    """KL(p‖q) = E_p[log p − log q], by sampling; 0 from itself."""
+    """KL(p‖q) = E_p[log p − log q], checked by sampling; KL(p‖p) = 0."""
     p, q = policy.init(jax.random.key(0)), policy.init(jax.random.key(5))
     draws = jax.vmap(lambda k: policy.sample(p, k, OBSERVATION))(jax.random.split(jax.random.key(1), 40_000))
     ratio = jax.vmap(lambda a: policy.log_prob(p, OBSERVATION, a) - policy.log_prob(q, OBSERVATION, a))(draws)
@@ -62,7 +62,7 @@ def test_divergence_is_the_mean_log_ratio(policy):
 
 @pytest.mark.slow
 def test_a_network_of_the_users():
-    """An (init, apply) pair, an Equinox module and a function from a key to one all train."""
+    """An (init, apply) pair, an Equinox module, and a function from a key to an Equinox module can all be trained."""
     equinox = pytest.importorskip("equinox")
     pair = (lambda key: jax.random.normal(key, (4,)), lambda params, s: (params * s).sum()[None])
     module = equinox.nn.MLP(4, 1, 8, 1, key=jax.random.key(0))
@@ -80,7 +80,7 @@ def test_a_network_of_the_users():
 
 
 def test_four_functions_are_a_policy():
-    """A class with init, sample, log_prob and mode and nothing else trains, and samples step by step."""
+    """A class with only init, sample, log_prob and mode can be trained; it is sampled step by step."""
 
     class Coin:
         def init(self, key):
@@ -117,7 +117,7 @@ def test_policies_that_do_not_fit(env, kind, settings, message):
 
 @pytest.mark.parametrize("env", stormpg.ENVIRONMENTS)
 def test_a_policy_is_made_again_from_its_description(env):
-    """The same parts and the same numbers, with the usual settings and with others."""
+    """With default and with other settings, the rebuilt policy has the same structure and the same numbers."""
     env = stormpg.make(env)
     kind = describe_policy(stormpg.policy_for(env))["kind"]
     others = {
@@ -128,7 +128,7 @@ def test_a_policy_is_made_again_from_its_description(env):
     for settings in ({}, others):
         policy = stormpg.policy_for(env, **settings)
         again = from_description(env, describe_policy(policy))
-        assert jax.tree.structure(again) == jax.tree.structure(policy)  # what is static, network and scale among it
+        assert jax.tree.structure(again) == jax.tree.structure(policy)  # the static fields, including network and scale
         assert jax.tree.leaves(again) == jax.tree.leaves(policy)
         assert describe_policy(again) == describe_policy(policy)
         one, other = (made.init(jax.random.key(0)) for made in (again, policy))
@@ -157,7 +157,7 @@ def test_many_inputs_are_left_to_a_matrix_product():
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(("env", "hidden"), [("cartpole", (8,)), ("cartpole-continuous", (8, 5)), ("cartpole-continuous", ())])
 def test_many_rows_are_each_row(env, hidden, normalise, float64):
-    """`log_prob_rows` and its gradients, once and twice, are those of `log_prob` row by row."""
+    """`log_prob_rows` and its first and second derivatives equal those of `log_prob` applied row by row."""
     env = stormpg.make(env)
     policy = stormpg.policy_for(env, hidden=hidden, normalise=normalise)
     params, key = policy.init(jax.random.key(0)), jax.random.key(1)
@@ -188,7 +188,7 @@ def test_a_subclass_that_changes_a_density_is_not_passed_over():
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"learn_sigma": True}, {"hidden": (8, 5)}], ids=str)
 def test_second_derivatives_in_every_mode_are_finite_differences(settings, float64):
-    """Hessian-vector products of Σ c log π, by the rows of a policy and through `scores.log_probs`."""
+    """Hessian-vector products of Σ c log π, with `log_probs_of` and with `scores.log_probs`."""
     env = stormpg.make("cartpole-continuous")
     policy = stormpg.policy_for(env, **({"hidden": (8,)} | settings))
     params = policy.init(jax.random.key(0))
@@ -213,7 +213,7 @@ def test_second_derivatives_in_every_mode_are_finite_differences(settings, float
 
 
 def test_the_first_layer_needs_one_product_backwards():
-    """Weights and biases share it, and nothing is computed for observations, which need no gradient."""
+    """Weights and biases share it. Observations need no gradient, so nothing is computed for them."""
     rows, weight, bias = jnp.ones((50, 4)), jnp.ones((4, 8)), jnp.ones(8)
     count = lambda arguments: str(
         jax.make_jaxpr(jax.grad(lambda *a: few_inputs(*a).sum(), argnums=arguments))(rows, weight, bias)

@@ -1,4 +1,4 @@
-"""The page of results, opened from disk in a real browser."""
+"""The results page, opened from disk in a real browser."""
 
 import io
 import json
@@ -69,7 +69,7 @@ def environment(name: str, top: float, random: np.random.Generator, algorithms: 
 
 
 def results(algorithms: tuple[str, ...] = ALGORITHMS) -> dict[str, Any]:
-    """Made-up results of every kind the page can show."""
+    """Synthetic results of every kind the page can show."""
     random = np.random.default_rng(0)
     settings = {"eta": 5e-3, "alpha": 0.9, "S0": 50, "B": 5, "gamma": 0.999, "policy": "gaussian [8]"}
     eta, alpha = [0.0005, 0.001, 0.005, 0.01, 0.05], [0.8, 0.9, 0.95, 0.99]
@@ -188,7 +188,7 @@ def results(algorithms: tuple[str, ...] = ALGORITHMS) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """A headless browser that never asks the network for anything of its own."""
+    """A headless browser that makes no network requests by itself."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         pytest.skip("chromium and chromedriver are not on this machine: apt-get install chromium chromium-driver")
@@ -235,7 +235,7 @@ for (const [one, checked, value] of start) {
 
 @pytest.fixture
 def page(browser, file):
-    """The page with every control as it was at first: to put them back is faster than to load it again."""
+    """The page with all controls in their initial state. Resetting them is faster than reloading the page."""
     if browser.execute_script("return Boolean(window.start)"):
         browser.execute_script(BACK)
     else:
@@ -257,7 +257,7 @@ def choose(browser, name: str, value: str) -> None:
 
 
 def traces(browser, name: str, kind: str = "") -> list[dict[str, Any]]:
-    """What a figure has drawn; of one kind, where one is given."""
+    """The traces of a figure; only those of one kind, if given."""
     found = browser.execute_script("return JSON.stringify(document.getElementById(arguments[0]).data)", name)
     return [trace for trace in json.loads(found) if not kind or trace.get("meta") == kind]
 
@@ -423,7 +423,7 @@ def test_figures_are_not_blank(page):
         picture = imread(io.BytesIO(page.find_element("id", name).screenshot_as_png), format="png")[..., :3]
         colours = np.unique((picture * 255).astype(int).reshape(-1, 3), axis=0)
         saturated = colours.max(axis=1) - colours.min(axis=1) > 80
-        assert saturated.sum() > 3, name  # more than grey axes and letters
+        assert saturated.sum() > 3, name  # more than grey axes and text
 
 
 def test_hostile_names_are_only_text(browser, tmp_path):
@@ -439,7 +439,7 @@ def test_hostile_names_are_only_text(browser, tmp_path):
     ticks = browser.execute_script(
         "return [...document.querySelectorAll('.ytick text')].map((tick) => tick.textContent).join()"
     )
-    assert "<img src=x onerror=aler… > </script>" in ticks  # what is too long is cut
+    assert "<img src=x onerror=aler… > </script>" in ticks  # long names are shortened
     assert browser.execute_script("return document.querySelectorAll('img, [onclick], [onerror], main script').length") == 0
     assert browser.execute_script("return document.scripts.length") == 3
 

@@ -1,4 +1,4 @@
-"""Never lose a run: interrupted anywhere, in any way, it goes on bit for bit."""
+"""Checkpoints: a run interrupted at any point, in any way, resumes bit for bit."""
 
 import functools
 import json
@@ -31,13 +31,13 @@ OFTEN = CheckpointInterval(None, 1)
 
 
 long = compiled_loop.chunk
-# A function of its own, traced with the length below: of one function JAX keeps what it has traced.
+# A separate function, traced with the length below: JAX caches the traces of each function.
 short = Program(functools.wraps(long.function)(lambda *all: long.function(*all)), long.options, long.static_argnames)
 
 
 @pytest.fixture
 def few_units(monkeypatch):
-    """Chunks of two units, so that a small run has many."""
+    """Chunks of two units, so that a small run has many chunks."""
     monkeypatch.setattr(compiled_loop, "CHUNK", 2)
     monkeypatch.setattr(compiled_loop, "LONGER", 1)
     monkeypatch.setattr(compiled_loop, "chunk", short)
@@ -49,7 +49,7 @@ def same(one: Path, other: Path) -> None:
 
 
 def interrupted(folder: Path, chunks: int, **more) -> stormpg.Result:
-    """Train, and stop after some chunks."""
+    """Train, and stop after the given number of chunks."""
     left = iter(range(chunks))
     return stormpg.train(
         **RUN, algorithm=ALGORITHM, out=folder, progress=lambda now: next(left, None) is not None, checkpoint=OFTEN, **more
@@ -68,12 +68,12 @@ def test_stopped_and_resumed_is_as_if_never_stopped(few_units, tmp_path, algorit
     assert stormpg.train(**job, out=tmp_path / "parts", resume=True).complete
     same(tmp_path / "whole", tmp_path / "parts")
     assert not list((tmp_path / "parts").glob("checkpoint*"))
-    assert stormpg.train(**job, out=tmp_path / "parts", resume=True).complete  # there is nothing left to do
+    assert stormpg.train(**job, out=tmp_path / "parts", resume=True).complete  # nothing is left to do
 
 
 @pytest.fixture(scope="module")
 def of_short_chunks(tmp_path_factory):
-    """Two folders, which nobody may change: the run in one go, and the run that was stopped."""
+    """Two read-only folders: the uninterrupted run and the stopped run."""
     folder = tmp_path_factory.mktemp("short")
 
     def make() -> Path:
@@ -87,7 +87,7 @@ def of_short_chunks(tmp_path_factory):
 
 @pytest.fixture
 def stopped(few_units, of_short_chunks, tmp_path) -> Path:
-    """A copy of the run that was stopped; the one in one go is beside it."""
+    """A copy of the stopped run, next to a copy of the uninterrupted one."""
     for name in ("whole", "stopped"):
         shutil.copytree(of_short_chunks() / name, tmp_path / name)
     return tmp_path / "stopped"
@@ -138,7 +138,7 @@ COMMAND = ("train", "cartpole-continuous", "--trajectories", "9000", "--seeds", 
 
 
 def start(folder: Path, *arguments: str, first: str = "pass", env: dict | None = None) -> subprocess.Popen:
-    """The command in a process of its own, which does `first` before anything else."""
+    """Start the command in a separate process, which executes `first` before anything else."""
     words = arguments or (*COMMAND, "--out", str(folder), "--checkpoint-iterations", "1")
     code = f"import sys; from stormpg import cli; {first}; sys.argv = ['stormpg', *{list(words)}]; cli.main()"
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
@@ -159,7 +159,7 @@ def wait_for_a_checkpoint(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    """The run that nobody interrupts."""
+    """The uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["stormpg", *COMMAND, "--out", str(folder)])
@@ -171,7 +171,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_as_the_whole_run(tmp_path, whole):
-    """SIGKILL three times in a row; benchmarks/stop.py does a hundred of all kinds."""
+    """Three SIGKILLs in a row. benchmarks/stop.py makes a hundred stops of all kinds."""
     rng, folder = random.Random(0), tmp_path / "run"
     process = start(folder)
     for _ in range(3):
@@ -180,7 +180,7 @@ def test_killed_at_random_moments_it_ends_as_the_whole_run(tmp_path, whole):
         process.kill()
         end(process)
         process = start(folder, "train", "--resume", str(folder), "--checkpoint-iterations", "1")
-    assert end(process)[0] == 0  # it may have been finished when the last kill came
+    assert end(process)[0] == 0  # it may have finished before the last kill
     same(folder, whole)
 
 
@@ -200,9 +200,9 @@ def test_a_signal_saves_and_leaves_with_the_usual_code(tmp_path, whole, number, 
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_leaves_the_last_good_checkpoint(tmp_path, whole):
-    """Files may not grow beyond what the first checkpoints take: one line, exit code 2, and it goes on elsewhere later."""
+    """Files may not grow beyond the size of the first checkpoints: one line, exit code 2, and readable checkpoints remain."""
     folder = tmp_path / "run"
-    # Compiled programs, those of the whole run, are read but not written: they are larger than what is allowed.
+    # Compiled programs are read from the cache of the whole run but not written: they exceed the size limit.
     environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1000"}
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))"
     code, _, err = end(start(folder, first=limit, env=environment))
@@ -219,12 +219,12 @@ def test_a_disk_that_is_full_leaves_the_last_good_checkpoint(tmp_path, whole):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user, who may not write")
 def test_a_folder_that_turns_read_only(tmp_path):
-    """As a user without rights, since root may write anywhere."""
+    """Run as an unprivileged user, because root can write anywhere."""
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o055)
     folder = tmp_path / "run"
-    # What is needed is imported before the rights are gone: the project itself may be where others cannot read.
+    # Import everything needed before dropping privileges: other users may not be able to read the project.
     nobody = "import os, optax, safetensors.numpy, polars, stormpg.envs; os.setgid(65534); os.setuid(65534)"
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     process = start(folder, first=nobody, env=environment)
@@ -247,7 +247,7 @@ def test_resume_takes_no_other_settings(tmp_path, capsys, monkeypatch):
 
 
 def test_runs_of_the_first_format_still_load():
-    """Written by the version before checksums and checkpoints."""
+    """The run was written by a version without checksums and checkpoints."""
     folder = Path(__file__).parents[1] / "data" / "format-1"
     assert json.loads((folder / "config.json").read_text())["format"] == 1
     agent = stormpg.Agent.load(folder)

@@ -1,6 +1,6 @@
-"""Files that were meant to do harm, or came to it: one clear error, no traceback, no hang, nothing outside the folder.
+"""Malicious and damaged files: one clear error, no traceback, no hang, and nothing is written outside the folder.
 
-benchmarks/fuzz.py has the same mutations, ten thousand of them and for every kind of file.
+benchmarks/fuzz.py applies the same mutations ten thousand times, to every kind of file.
 """
 
 import importlib
@@ -34,12 +34,13 @@ pytestmark = pytest.mark.slow
 evaluation = importlib.import_module("stormpg.evaluate")  # the package has a function of this name
 GOOD = Path(__file__).parents[1] / "data" / "format-1"
 CASES = 20  # of each kind of file
-ALIKE = ("--seeds", "2", "--horizon", "4", "--S0", "3", "--B", "2", "--hidden", "3")  # so that runs have the same programs
+ALIKE = ("--seeds", "2", "--horizon", "4", "--S0", "3", "--B", "2", "--hidden", "3")  # so that runs share their programs
 
 
 @pytest.fixture(scope="module")
 def templates(made_once):
-    """Without their figures, which nothing reads. Programs are kept, and the search has trials of one shape, not of many."""
+    """Template folders without figures, which nothing reads. To save time, compiled programs are kept and all trials of the
+    search have the same shape."""
     kinds = ("run", "begun", "compare", "reproduce", "tune", "toml", "bench")
     tune = ("tune", "pendulum", "--trials", "4", "--generation", "2", "--trajectories", "30", "--fresh-seeds", "2")
 
@@ -76,7 +77,7 @@ def with_config(folder: Path, **change) -> Path:
 @pytest.mark.parametrize(
     "kind", [kind for kind in fuzz.KINDS if kind.folder not in ("theory", "gym")], ids=lambda kind: kind.name
 )
-@pytest.mark.filterwarnings("default")  # a checkpoint that is passed over is a warning
+@pytest.mark.filterwarnings("default")  # a skipped checkpoint gives a warning
 def test_mutations(kind, templates, tmp_path, capsys):
     for number in range(CASES):
         dice, folder = random.Random(f"{kind.name} {number}"), tmp_path / str(number)
@@ -97,7 +98,7 @@ PLANTED = "planted_by_a_test"
 
 @pytest.mark.parametrize("name", ["run", "begun", "compare", "tune", "theory"])
 def test_no_folder_has_a_module_imported(name, templates, tmp_path, monkeypatch, command):
-    """`gym:module:ID` imports the module, where a user asks for it; a file may not."""
+    """`gym:module:ID` imports the module if a user requests it. A file may not request it."""
     (tmp_path / f"{PLANTED}.py").write_text(
         "import gymnasium\ngymnasium.register('X-v0', 'gymnasium.envs.classic_control:CartPoleEnv')"
     )
@@ -120,7 +121,7 @@ def test_no_folder_has_a_module_imported(name, templates, tmp_path, monkeypatch,
         with pytest.raises(InputError, match="may not ask"):
             stormpg.Agent.load(folder)
     assert PLANTED not in sys.modules
-    stormpg.make(env)  # which shows that the module could have been imported
+    stormpg.make(env)  # this shows that the module can be imported
     assert sys.modules.pop(PLANTED)
     gymnasium.registry.pop("X-v0")
 
@@ -177,7 +178,7 @@ def test_a_table_of_an_earlier_version_has_no_checksum_and_is_read(folder):
 
 
 def test_panics_of_the_parquet_reader_are_one_error(folder, capfd):
-    """polars panics over some damaged files, which are no Exceptions, and prints a backtrace past Python."""
+    """polars panics on some damaged files. A panic is not an Exception, and its backtrace bypasses Python's stderr."""
     content, config, refused = (folder / "metrics.parquet").read_bytes(), run_folder.read_config(folder), 0
     for number in range(600):
         (folder / "metrics.parquet").write_bytes(bytes_of(content, random.Random(number)))
@@ -266,7 +267,7 @@ def test_json_that_is_not_read(tmp_path, text):
 
 def test_a_large_file_is_not_read(tmp_path):
     with (tmp_path / "a.json").open("wb") as file:
-        file.truncate(2**40)  # takes no room
+        file.truncate(2**40)  # sparse: takes no disk space
     with pytest.raises(InputError, match="1,099,511,627,776 bytes"):
         read_json(tmp_path / "a.json", "anything")
 
@@ -310,7 +311,7 @@ NAMES = ["[/x]", "[bold]x", "$\\frac{$", "\x1b]0;owned\x07\x1b[2J", "a|b`c`<b>",
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_shown_as_they_are(run, command, name, tmp_path):
-    """In the terminal, in figures, in Markdown and in the page."""
+    """Names are shown unchanged in the terminal, in figures, in Markdown and in the page."""
     code, out, err = command("report", str(with_config(run, env=name, algorithm=name)), "--out", "report")
     assert (code, err) == (0, "")
     assert "\x1b" not in out

@@ -1,4 +1,4 @@
-"""A run is resumed as the one it is, in any process, and as no other: the difference is named."""
+"""Identity of runs: the same run is resumed in any process; a different run is refused and the difference is named."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ def of_closure(momentum):
 
 
 class Own:
-    """A policy of the user's: N(scale · tanh(ξs), 1)."""
+    """A custom policy: N(scale · tanh(ξs), 1)."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -62,7 +62,7 @@ def other_step(key, state, action):
 
 CARTPOLE = stormpg.make("cartpole-continuous")
 UNREGISTERED = dataclasses.replace(STORM, name="custom", note=type(STORM.note)({}))
-OTHERS = {  # what is stored, what is asked for, and the word that names the difference
+OTHERS = {  # what is stored, what is requested, and the word that names the difference
     "tracker": ({"algorithm": STORM}, {"algorithm": dataclasses.replace(STORM, tracker=trackers.storm(0.5))}, "tracker.alpha"),
     "unregistered": (
         {"algorithm": UNREGISTERED},
@@ -114,7 +114,7 @@ print(r.complete)
 
 @pytest.mark.slow
 def test_the_same_functions_in_another_process(tmp_path, monkeypatch, capsys):
-    """By their source, not by their address; a changed constant that they use is a change."""
+    """Functions are identified by their source, not by their address. Changing a constant they use changes their identity."""
     script, folder = tmp_path / "script.py", str(tmp_path / "run")
 
     def run(how, text):
@@ -146,7 +146,7 @@ def test_descriptions_are_plain_and_do_not_depend_on_the_process():
 
 @pytest.mark.slow
 def test_the_state_of_an_environment_is_no_part_of_it(tmp_path):
-    """One that has been played with in between is resumed all the same."""
+    """A run is resumed even if its environment was used in between."""
     import gymnasium
 
     class Walk(gymnasium.Env):
@@ -168,7 +168,7 @@ def test_the_state_of_an_environment_is_no_part_of_it(tmp_path):
     stop = lambda now: False
     played = Walk()
     for env in (played, lambda **settings: type(played)()):
-        with warnings.catch_warnings(action="ignore", category=stormpg.StormpgWarning):  # of one environment for a batch
+        with warnings.catch_warnings(action="ignore", category=stormpg.StormpgWarning):  # about one environment for a batch
             stormpg.train(env, **job, out=tmp_path / str(callable(env)), progress=stop)
             assert stormpg.train(env, **job, out=tmp_path / str(callable(env)), resume=True).complete
 
@@ -195,7 +195,7 @@ def test_a_finished_run_is_returned(tmp_path, command):
 
 
 def test_a_folder_that_another_writes_to(tmp_path, command):
-    """One line, and nothing of the other's is touched."""
+    """The error is one line, and the files of the other process are not touched."""
     with owned(tmp_path / "run"), pytest.raises(InputError, match="another process is writing"):
         stormpg.train(**JOB, algorithm=STORM, out=tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
@@ -207,7 +207,7 @@ SHORT = ("train", "cartpole-continuous", "--trajectories", "20", "--seeds", "2",
 
 @pytest.mark.slow
 def test_two_writers_on_one_folder(tmp_path):
-    """benchmarks/writers.py does fifty pairs."""
+    """One pair of writers. benchmarks/writers.py runs fifty pairs."""
     folder = tmp_path / "run"
     pair = [
         subprocess.Popen(
@@ -228,7 +228,7 @@ def test_two_writers_on_one_folder(tmp_path):
 
 
 def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
-    """Those of format 2, which counted no steps, are read; one of a format to come is refused in a sentence."""
+    """Checkpoints of format 2, which counted no steps, are read. A future format is refused with a one-line message."""
     from stormpg import files
     from stormpg.runs import checkpoints
 
@@ -250,7 +250,7 @@ def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
 
 
 def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):
-    """As versions before this one wrote it."""
+    """The folder is as earlier versions wrote it."""
     from stormpg.files import read_tensors, write_json, write_tensors
     from stormpg.runs.checkpoints import fingerprint
 
@@ -267,7 +267,7 @@ def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):
 
 
 def test_folders_are_not_opened_where_the_system_cannot(tmp_path, monkeypatch):
-    """Windows opens no folder; files are written all the same."""
+    """Windows cannot open folders. Files are written anyway."""
     import os
 
     from stormpg import files
@@ -294,7 +294,7 @@ FORMAT_3 = Path(__file__).parents[1] / "data" / "format-3"
 
 
 def test_runs_of_format_3(tmp_path):
-    """Written before schedules had a memory: a finished run is read, and an unfinished one resumed, with a warning."""
+    """Format 3 predates the memory of schedules. A finished run is read; an unfinished run is resumed with a warning."""
     assert len(stormpg.load(FORMAT_3 / "finished").columns["return"]) == 58
     shutil.copytree(FORMAT_3 / "unfinished", tmp_path / "run")
     begun = stormpg.load(tmp_path / "run")

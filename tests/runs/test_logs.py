@@ -1,4 +1,4 @@
-"""Logs say what the table says."""
+"""Logs contain the same values as the table of metrics."""
 
 import csv
 import os
@@ -28,7 +28,7 @@ def run(monkeypatch, tmp_path, capsys):
 
 
 def events(folder):
-    """The scalars of TensorBoard's event files: (tag, step, value), from the records as they lie in the file."""
+    """Return the scalars of TensorBoard's event files as (tag, step, value), read directly from the records."""
     import struct
 
     from tensorboardX.proto.event_pb2 import Event
@@ -71,7 +71,7 @@ def test_a_log_that_is_not_installed_says_what_to_install(run, tmp_path, monkeyp
 
 
 def in_a_process(folder, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: these packages keep what they were told for as long as theirs runs."""
+    """Run the command in a separate process, because these packages keep their settings for the lifetime of the process."""
     command = [sys.executable, "-m", "stormpg", *TRAIN, "--out", str(folder / "run"), *arguments]
     return subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""Folders of runs: what is written is what is read."""
+"""Run folders: values survive a write and a read unchanged."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The table of a run's iterations."""
+"""The table of metrics, with one row for each iteration of each run."""
 
 import jax
 import numpy as np
@@ -39,7 +39,7 @@ def test_every_column_is_what_a_loop_over_the_rows_gives():
                     expected[name].append(now[name])
         part = lambda *where, recorded=recorded: jax.tree.map(lambda x: x[where], recorded)
         blocks = [[part(slice(2), slice(2)), part(slice(2, None), slice(2))]]
-        blocks.append([part(slice(None), [2, 2])])  # the second run fills up the block
+        blocks.append([part(slice(None), [2, 2])])  # the second run only pads the block
         table = Table("e", algorithms, [7], blocks)
         assert tuple(table) == tuple(expected)
         assert len(table) == len(expected)

@@ -1,4 +1,4 @@
-"""Environments outside JAX: the same algorithms by the same code, on what Gymnasium steps."""
+"""Environments outside JAX: the same algorithms and code, on Gymnasium environments."""
 
 import os
 import time
@@ -20,7 +20,7 @@ CARTPOLE = "gym:CartPole-v1"
 
 
 class Toy(gymnasium.Env):
-    """Ends after `length` steps, pays the first action, and does what a test asks for at step `at`."""
+    """Ends after `length` steps. The reward is the first action. At step `at`, it causes the given trouble."""
 
     def __init__(self, length=5, at=3, trouble=None, action_space=None, render_mode=None):
         self.observation_space = spaces.Dict({"place": spaces.Box(-1, 1, (2, 2)), "room": spaces.Discrete(3)})
@@ -65,7 +65,7 @@ ALGORITHM = stormpg.storm_pg(S0=4, B=2)
 
 @pytest.mark.parametrize("name", ["gpomdp", "pgt", "svrpg", "srvr-pg", "storm-pg", "svrpo"])
 def test_the_same_trajectories_give_the_same_parameters(monkeypatch, name):
-    """The loop outside with the rollouts of the compiled one is the compiled loop."""
+    """With the rollouts of the compiled loop, the Python loop gives the same results as the compiled loop."""
     env, inside = gym.make("CartPole-v1"), stormpg.make("cartpole")
     roll = jax.jit(stormpg.rollout, static_argnums=(0, 4, 5))
     policy = stormpg.policy_for(inside)
@@ -83,7 +83,7 @@ def test_the_same_trajectories_give_the_same_parameters(monkeypatch, name):
 
 @pytest.mark.slow
 def test_gymnasium_and_jax_learn_alike():
-    """CartPole through Gymnasium and in JAX, 12 seeds each: the areas under their curves cannot be told apart."""
+    """CartPole in Gymnasium and in JAX, 12 seeds each: the areas under the curves do not differ significantly."""
     from scipy.stats import ks_2samp
 
     areas = []
@@ -95,7 +95,7 @@ def test_gymnasium_and_jax_learn_alike():
 
 
 def test_a_trajectory_belongs_to_its_index():
-    """The first two of four are the two of two; a batch again is the same batch."""
+    """The first two of four trajectories equal a batch of two, and repeating a batch gives the same batch."""
     env = stormpg.make(CARTPOLE)
     policy, key = stormpg.policy_for(env), jax.random.key(3)
     params = policy.init(key)
@@ -105,7 +105,7 @@ def test_a_trajectory_belongs_to_its_index():
         np.testing.assert_allclose(taken(a[:2], four.mask[:2]), taken(b, two.mask), rtol=1e-5)
         np.testing.assert_array_equal(a, c)
     assert (np.diff(four.mask, axis=1) <= 0).all()
-    assert (np.asarray(four.reward) == np.asarray(four.mask)).all()  # +1 a step, nothing after the end
+    assert (np.asarray(four.reward) == np.asarray(four.mask)).all()  # +1 for each step, 0 after the end
     expected = jax.vmap(jax.vmap(policy.log_prob, (None, 0, 0)), (None, 0, 0))(params, four.observation, four.action)
     np.testing.assert_allclose(four.log_prob, np.where(four.mask > 0, expected, 0), rtol=1e-5)
 
@@ -118,7 +118,7 @@ def test_observations_are_flattened_and_actions_clipped_at_the_environment_alone
         return made[-1]
 
     env = gym.adapt(factory)
-    assert env.observation_space.shape == (7,)  # 4 numbers, and one of 3 rooms
+    assert env.observation_space.shape == (7,)  # 4 numbers, and a one-hot vector of 3 rooms
     assert env.action_space.shape == (2,)
     policy = stormpg.policy_for(env, sigma=5.0)
     batch = stormpg.rollout(env, policy, policy.init(jax.random.key(0)), jax.random.key(1), 3, 6)
@@ -144,7 +144,7 @@ def test_action_spaces(space):
 
     assert not stormpg.train(factory, ALGORITHM, **SMALL).columns["diverged"].any()
     sent = [action for one in made for action in one.sent]
-    assert len(sent) > 12  # a step of each episode at least
+    assert len(sent) > 12  # at least one step of each episode
     assert all(space.contains(action) for action in sent)
 
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_acted_in_is_said():
 
 
 def test_environments_vector_environments_and_factories_of_the_users():
-    """Each is what it was given as: one environment plays its episodes in turn, and nothing of the user's is closed."""
+    """Each is used as given: a single environment plays its episodes in turn, and the user's objects are not closed."""
     by_name = stormpg.train(CARTPOLE, ALGORITHM, **SMALL).columns["return"]
     with pytest.warns(StormpgWarning, match="one after the other"):
         made = stormpg.train(gymnasium.make("CartPole-v1"), ALGORITHM, **SMALL)
@@ -195,7 +195,7 @@ TROUBLE = {
 
 @pytest.mark.parametrize("trouble", TROUBLE)
 def test_a_bad_environment_stops_the_run_with_its_own_error_and_a_saved_state(tmp_path, trouble):
-    """The trouble begins after some iterations, and the run before it is kept."""
+    """The trouble starts after some iterations, and the run up to then is saved."""
     calls = []
 
     def factory(**more):
@@ -218,7 +218,7 @@ def test_a_bad_environment_stops_the_run_with_its_own_error_and_a_saved_state(tm
             stormpg.train(env, ALGORITHM, **SMALL, out=tmp_path / "run")
     assert f"--resume {tmp_path / 'run'}" in failure.value.__notes__[0]
     assert list((tmp_path / "run").glob("checkpoint-*.safetensors"))
-    # Mended, it goes on where it was.
+    # With a working environment, the run resumes where it stopped.
     healthy = gym.from_factory(env.name, toy())
     result = stormpg.train(healthy, ALGORITHM, **SMALL, out=tmp_path / "run", resume=True)
     assert result.columns["trajectories"].max() == 12

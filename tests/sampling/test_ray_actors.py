@@ -1,4 +1,4 @@
-"""Rollouts on Ray actors: the same numbers on any number of them, whatever happens to one."""
+"""Rollouts on Ray actors: any number of actors gives the same numbers, even if some are killed."""
 
 import contextlib
 import functools
@@ -25,6 +25,7 @@ from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.machine import retries
 from stormpg.machine.ray_cluster import cluster, imported
 from stormpg.sampling import ray_actors
+from tests.conftest import killed_after
 
 PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
 SMALL = {"trajectories": 20, "seeds": 1, "horizon": 15}
@@ -32,7 +33,7 @@ ALGORITHM = stormpg.storm_pg(S0=5, B=3)
 
 
 class Toy(gymnasium.Env):
-    """Pays the action. At step 3 it causes the given trouble: always, or `times` times, counted in the file `noted`."""
+    """The reward is the action. Step 3 causes the given trouble: always, or `times` times, counted in the file `noted`."""
 
     def __init__(self, trouble=None, noted=None, times=None, render_mode=None):
         self.observation_space, self.action_space = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,))
@@ -60,17 +61,17 @@ class Toy(gymnasium.Env):
 
 
 def count(noted):
-    """The lines of a file, if it is there."""
+    """The number of lines of a file, 0 if it does not exist."""
     return len(noted.read_text().splitlines()) if noted.exists() else 0
 
 
 def toy(**settings):
-    """By one name, so that the runs of one test are of one environment."""
+    """A toy environment, always with the same name, so that all runs of a test use the same environment."""
     return gym.from_factory("toy", lambda **more: Toy(**settings, **more))
 
 
 class Coin:
-    """A user's policy: no noise of its own, so that it is sent keys."""
+    """A user-defined policy without a `noise` method, so that actors are sent keys."""
 
     def init(self, key):
         return jax.random.normal(key, (4,))
@@ -90,7 +91,7 @@ class Coin:
 
 @contextlib.contextmanager
 def small_clusters():
-    """A cluster that starts here has none of the processes that watch and show it, nor workers that nobody asked for."""
+    """Start clusters without monitoring processes, dashboard and prestarted workers."""
     imported()
     from ray._private.node import Node
 
@@ -104,16 +105,16 @@ def small_clusters():
 
 @pytest.fixture(scope="module")
 def ray():
-    """One cluster for all tests: a start takes seconds."""
+    """One cluster for all tests, because starting one takes seconds."""
     with contextlib.ExitStack() as held:
         with warnings.catch_warnings(), small_clusters():
-            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX's, of the processes that Ray starts
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX warns about the processes that Ray starts
             started = held.enter_context(cluster("ray"))
         yield started
 
 
 class Thrifty:
-    """Ray, but an actor that is ended is kept, to be made anew when the next one is asked for: processes take seconds."""
+    """Ray, but killed actors are kept and reused for the next actor, because starting a process takes seconds."""
 
     def __init__(self, ray):
         self.ray, self.kept = ray, []
@@ -155,14 +156,14 @@ def processes_of(thrifty):
 
 @pytest.fixture
 def same_processes(thrifty):
-    """Actors are made in the processes of earlier ones, where nothing is asked of how they start and end."""
+    """Reuse the processes of earlier actors, for tests that do not depend on how actors start and end."""
     with processes_of(thrifty):
         yield
 
 
 @pytest.fixture(scope="module")
 def one_actor(thrifty):
-    """What one actor gives, of each environment, algorithm and policy: made once."""
+    """The result with one actor, computed once for each environment, algorithm and policy."""
 
     @functools.cache
     def of(env, algorithm=ALGORITHM, policy=None):
@@ -173,7 +174,7 @@ def one_actor(thrifty):
 
 
 def check_same(a, b):
-    """Every number of two results, bit for bit."""
+    """Check that all numbers of two results are bitwise equal."""
     for name, column in a.columns.items():
         np.testing.assert_array_equal(column, b.columns[name], name)
     jax.tree.map(np.testing.assert_array_equal, a.states.params, b.states.params)
@@ -221,7 +222,7 @@ def ended(pid):
 
 @pytest.mark.slow
 def test_actors_that_are_killed_play_their_parts_again_and_all_end_with_the_run(ray, thrifty, tmp_path, monkeypatch):
-    """One in the middle of an episode, one between two batches."""
+    """One actor is killed in the middle of an episode, one between two batches."""
     samplers, seen = [], []
 
     class Watched(ray_actors.RaySampler):
@@ -300,7 +301,7 @@ def test_the_command(same_processes, command, tmp_path):
 
 @pytest.mark.slow
 def test_sigterm_still_saves_the_run(tmp_path):
-    """A cluster that the command starts by itself does not take its signals."""
+    """A cluster started by the command does not intercept its signals."""
     sizes = ["--S0", "4", "--B", "2", "--trajectories", "100000", "--seeds", "1", "--horizon", "5"]
     call = [
         sys.executable,
@@ -314,7 +315,8 @@ def test_sigterm_still_saves_the_run(tmp_path):
         "--out",
         str(tmp_path / "run"),
     ]
-    with subprocess.Popen([*call, "--checkpoint-iterations", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+    running = subprocess.Popen([*call, "--checkpoint-iterations", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with killed_after(running):
         until = time.monotonic() + 90
         while not list((tmp_path / "run").glob("checkpoint-*")) and running.poll() is None and time.monotonic() < until:
             time.sleep(0.1)
@@ -326,7 +328,7 @@ def test_sigterm_still_saves_the_run(tmp_path):
 
 
 class Held(gymnasium.Env):
-    """Made from something that cannot be pickled."""
+    """An environment whose factory cannot be pickled."""
 
     observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (1,))
 

@@ -1,4 +1,4 @@
-"""rollout(): it stops when all episodes have, and that changes nothing."""
+"""rollout() stops when all episodes have ended, which does not change the results."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ PARAMS = POLICY.init(jax.random.key(3))
 
 @pytest.mark.parametrize("block", [1, 7, 20, 64])
 def test_blocks_change_nothing(monkeypatch, block):
-    """Whatever the block, also one that does not divide the horizon, the steps taken are the same."""
+    """The steps are the same for every block size, including sizes that do not divide the horizon."""
     monkeypatch.setattr(trajectories, "BLOCK", 1000)
     plain = stormpg.rollout(ENV, POLICY, PARAMS, jax.random.key(0), 6, 100)
     monkeypatch.setattr(trajectories, "BLOCK", block)

@@ -1,7 +1,7 @@
-"""Intervals are what they say: where two algorithms have one law, about 5 % of the verdicts on them are decided, no more.
+"""Coverage of intervals: for two algorithms with the same distribution, only about 5 % of the verdicts are decided.
 
-Each protocol judges 1000 pairs of made-up algorithms by the code that judges the paper's claims. A trial is a column of one
-array, so that many share the numbers of the seeds that a resample draws; groups of trials have other names, and other draws.
+Each protocol judges 1000 pairs of synthetic algorithms with the code that judges the paper's claims. A trial is a column of one
+array, so the trials of a group share the seeds that a resample draws. Each group has other names, and therefore other draws.
 """
 
 import numpy as np
@@ -23,16 +23,16 @@ LAWS = {
 
 
 def curve_of(protocol: protocols.Protocol, law: str, random: np.random.Generator, *names: str) -> protocols.Curve:
-    """Runs of many trials, [seeds, trials, grid]: a seed has an ability that shows early and late, and noise."""
+    """Runs of many trials, [seeds, trials, grid]: the level of a seed affects its early and late returns; noise is added."""
     seeds = 20 if protocol.tuned else 30
     ability = LAWS[law](random, (seeds, TRIALS, 1))
     runs = 10 + ability * [0.6, 1.0] + 0.3 * random.normal(size=(seeds, TRIALS, len(GRID)))
-    grid = GRID if protocol.best else GRID[-1:]  # the early part has a say in which are the best
+    grid = GRID if protocol.best else GRID[-1:]  # the early part affects which runs are the best
     return protocols.curve(runs[..., -len(grid) :], grid, protocol, *names)
 
 
 def decided(protocol: protocols.Protocol, law: str) -> float:
-    """The share of trials in which the claim that a is ahead of b holds or does not hold."""
+    """The share of trials with a decided verdict on the claim that a is ahead of b: it holds or does not hold."""
     claim = verdicts.Claim("ahead", "a is ahead of b", "", "", 0, quantities.ahead_at(200, "a", "b"), low=1e-9)
     random, found_all = np.random.default_rng(0), []
     for group in range(GROUPS):
@@ -48,7 +48,7 @@ def test_algorithms_of_one_law_are_told_apart_as_often_as_the_level_says(key, la
 
 
 def learning_curves(protocol: protocols.Protocol, random: np.random.Generator, *names: str) -> protocols.Curve:
-    """Runs of many trials that rise to 100 after a delay of their own; some are so slow that the mean may never get there."""
+    """Runs of many trials that rise to 100 with different delays. Some are so slow that the mean may never reach 100."""
     seeds = 20 if protocol.tuned else 30
     grid = np.arange(50, 1050, 50)
     delay = random.normal(450, 150, size=(seeds, TRIALS, 1))
@@ -65,4 +65,4 @@ def test_neither_of_two_algorithms_of_one_law_converges_faster(key):
         interval = quantities.lead("a", "b")(pair)
         found += [(interval.low > 0) | (interval.high < 0)]
     assert np.mean(found) <= 0.07
-    assert np.isfinite(interval.estimate).any()  # the maximum is reached, so that there was something to find
+    assert np.isfinite(interval.estimate).any()  # the maximum is reached, so a lead could have been found

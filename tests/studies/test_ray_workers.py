@@ -1,4 +1,4 @@
-"""A real Ray cluster: two nodes with raylets of their own on loopback, one of which is killed."""
+"""A real Ray cluster: two nodes on loopback, each with its own raylet. One of them is killed."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ from stormpg.tune.space import Range
 from stormpg.tune.storage import open_study
 from tests.sampling.test_ray_actors import small_clusters
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray has many
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray emits many warnings
 
 PROBLEM = Problem("chain", "storm-pg", 60, tuple(range(1000, 1008)), 5, Objective())
 SPACE = {"eta": Range(0.001, 0.5, log=True), "alpha": Range(0.1, 1.0)}
@@ -41,7 +41,7 @@ def free_port():
 
 @pytest.fixture
 def two_nodes():
-    """The address of a cluster of two nodes, and of the second node the process of its raylet and its name."""
+    """The address of a cluster of two nodes, and the raylet process and the id of the second node."""
     imported()
     from ray.cluster_utils import Cluster
 
@@ -63,7 +63,7 @@ def two_nodes():
 
 
 def children(process):
-    """The processes that another one has started."""
+    """The child processes of a process."""
     listed = [file.read_text() for file in pathlib.Path("/proc", str(process), "task").glob("*/children")]
     return [int(number) for number in " ".join(listed).split()]
 
@@ -78,7 +78,7 @@ def study_in(folder):
 
 
 def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, monkeypatch):
-    """SIGKILL in the middle of a pack on the second node: the study is that of one process, trial by trial."""
+    """SIGKILL in the middle of a pack on the second node: the study equals that of one process, trial by trial."""
     address, raylet, second = two_nodes
     here, there, seen = (tmp_path / name for name in ("here", "there", "seen"))
     monkeypatch.setattr(packed_trials, "RUNS", 16)  # two trials in a pack
@@ -94,7 +94,7 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
         begun.write_text("begun")
         until = time.time() + 60
         while len(list(seen.glob(f"*-{second}"))) < 3 and mine != second and time.time() < until:
-            time.sleep(0.02)  # the first node waits for the second one, which is killed in the middle of its third pack
+            time.sleep(0.02)  # the first node waits for the second, which is killed in the middle of its third pack
         found = real(*arguments)
         while len(list(seen.glob(f"*-{second}"))) > 2 and mine == second and time.time() < until:
             time.sleep(0.02)
@@ -122,14 +122,15 @@ def test_a_search_over_two_nodes_one_of_which_is_killed(tmp_path, two_nodes, mon
     watcher.join()
     assert killed.is_set()
     assert len(set(nodes())) == 2
-    assert any(file.read_text() == "begun" for file in seen.iterdir() if file.name.endswith(second))  # it was in the middle
+    # The second node was killed in the middle of a pack.
+    assert any(file.read_text() == "begun" for file in seen.iterdir() if file.name.endswith(second))
     found = told(study_in(there))
     assert len(found) == 20
     assert found == told(study_in(here))
 
 
 def test_units_and_the_command_on_a_cluster_are_those_of_threads_and_failures_are_named(tmp_path, command, monkeypatch):
-    """A local cluster, whose ports are on loopback alone; one part that fails does not keep the others."""
+    """A local cluster opens ports on loopback only. A failing part does not stop the others."""
     compare = ["compare", "chain", "--algorithms", "gpomdp,storm-pg", "--trajectories", "30", "--seeds", "2", "--horizon", "5"]
     monkeypatch.setattr(write, "learning_curves", lambda *arguments: None)  # figures are not compared
     monkeypatch.setattr(blocks, "_lent", 1)  # one process at a time: each takes seconds to start
@@ -161,7 +162,7 @@ def test_units_and_the_command_on_a_cluster_are_those_of_threads_and_failures_ar
 
 
 def listening():
-    """The addresses at which processes of this machine listen."""
+    """The addresses on which processes of this machine listen."""
     found = set()
     for table in ("tcp", "tcp6"):
         for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:

@@ -1,4 +1,4 @@
-"""Curves and intervals over seeds, against SciPy, against what they promise, and against rliable's numbers."""
+"""Curves and intervals over seeds, compared with SciPy, with their nominal coverage, and with rliable."""
 
 import numpy as np
 import pytest
@@ -25,14 +25,14 @@ def test_curves_average_over_a_window():
 
 @pytest.mark.parametrize("seeds", [6, 30])
 def test_interval_covers_the_mean_as_often_as_it_says(seeds):
-    """2000 means of normal numbers, whose error at 95 % is half a percent. Plain percentiles of six seeds cover 87 %."""
+    """2000 means of normal numbers: at 95 % the standard error is half a percent. Plain percentiles of six seeds cover 87 %."""
     found = statistics.interval(np.random.default_rng(0).normal(size=(seeds, 2000)), seed=1)
     covered = np.mean((found.low <= 0) & (found.high >= 0))
     assert 0.93 < covered < 0.97
 
 
 def test_expanded_levels_are_students():
-    """For a mean of normal numbers the expanded interval is Student's, but for the randomness of resamples."""
+    """For a mean of normal numbers, the expanded interval equals Student's, up to the randomness of resamples."""
     assert statistics.expanded() == statistics.expanded(1) == statistics.LEVEL
     assert (
         statistics.LEVEL
@@ -43,7 +43,7 @@ def test_expanded_levels_are_students():
         < 1
     )
     values = np.random.default_rng(3).normal(size=8)
-    error = values.std() / 8**0.5  # of the resamples' means, exactly
+    error = values.std() / 8**0.5  # the exact standard error of the resamples' means
     reach = scipy.stats.norm.isf((1 - statistics.expanded(8)) / 2) * error
     theirs = scipy.stats.ttest_1samp(values, 0).confidence_interval(statistics.LEVEL)
     assert values.mean() + reach == pytest.approx(theirs.high)
@@ -51,7 +51,7 @@ def test_expanded_levels_are_students():
 
 
 def test_a_resample_chooses_its_own_best():
-    """Of two curves in three the best is always among those drawn, so a resample without the best one has another."""
+    """The best run is chosen among the runs drawn, so a resample without the overall best run uses another one."""
     runs = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 2.0]])
     best = statistics.best_mean(1)
     np.testing.assert_array_equal(best(runs), [5.0, 2.0])
@@ -107,7 +107,7 @@ def test_percentiles_know_never_and_nothing():
 
 
 def test_a_resample_draws_within_its_group():
-    """Two groups that do not vary by themselves: no resample mixes them, so the interval has no width."""
+    """Two groups without variation within each: no resample mixes them, so the interval has zero width."""
     found = statistics.stratified([np.zeros(5), np.full(15, 4.0)])
     assert found.estimate == found.low == found.high == 3.0
 
@@ -140,8 +140,8 @@ def test_profile():
 
 
 def test_the_numbers_of_rliable():
-    """rliable 1.2.0 (numpy 2, pandas 2) on the same scores: interquartile mean and its stratified interval from 20,000
-    resamples, probability of improvement, performance profile."""
+    """Compare with rliable 1.2.0 (numpy 2, pandas 2) on the same scores: interquartile mean and its stratified interval from
+    20,000 resamples, probability of improvement, performance profile."""
     rng = np.random.default_rng(7)
     scores = rng.normal(size=(12, 3)) * [1, 2, 3] + [0, 1, 2]  # runs of three tasks
     other = rng.normal(size=(9, 3)) * [1, 2, 3] + [0.3, 0.5, 2.5]

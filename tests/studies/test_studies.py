@@ -1,4 +1,4 @@
-"""Studies: units that are kept, protocols, claims with known answers, equal tuning, robustness, variance."""
+"""Studies: stored units, protocols, claims with known answers, equal tuning, robustness, variance."""
 
 import functools
 import json
@@ -45,7 +45,7 @@ STUDY_PARTS = {
 
 
 def table(runs: np.ndarray, grid: np.ndarray = GRID) -> dict[str, np.ndarray]:
-    """The table of runs whose return at each point of the grid is given."""
+    """The table of metrics of runs with the given returns at the points of the grid."""
     seeds, points = runs.shape
     return {
         "setting": np.zeros(seeds * points, int),
@@ -57,14 +57,14 @@ def table(runs: np.ndarray, grid: np.ndarray = GRID) -> dict[str, np.ndarray]:
 
 
 def ramp(reach: float, top: float = 100.0, seeds: int = 12, noise: float = 0.0) -> dict[str, np.ndarray]:
-    """Runs that rise in a line to `top` at `reach` trajectories, and stay."""
+    """Runs that rise linearly to `top` at `reach` trajectories, and then stay constant."""
     spread = 1 + noise * np.random.default_rng(int(reach)).normal(size=(seeds, 1))
     return table(np.minimum(GRID / (reach * spread), 1.0) * top)
 
 
 def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
     first = Workspace(tmp_path).run([SMALL])[0]
-    monkeypatch.setattr("stormpg.studies.work_units.train", None)  # whoever trains now fails
+    monkeypatch.setattr("stormpg.studies.work_units.train", None)  # any training now fails
     again = Workspace(tmp_path).run([SMALL])[0]
     for name in first:
         np.testing.assert_array_equal(first[name], again[name])
@@ -74,7 +74,7 @@ def test_a_unit_is_run_once_and_read_again(tmp_path, monkeypatch):
 def test_processes_do_what_threads_do(tmp_path, monkeypatch):
     by_threads = Workspace(tmp_path / "threads").run([SMALL])[0]
     monkeypatch.setattr(workers.ThisMachine, "in_groups", False)
-    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # which it may add to
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # restored afterwards: flags may be added to it
     told = []
     by_processes = Workspace(tmp_path / "processes", lambda *about: told.append(about)).run([SMALL])[0]
     for name in by_threads:
@@ -117,7 +117,7 @@ def test_a_folder_of_another_study_is_refused(tmp_path):
 
 
 def test_a_study_is_one_process_at_a_time(tmp_path):
-    """A report of it may be made meanwhile."""
+    """Only one process can run a study. Another can write its report at the same time."""
     about = {"kind": "reproduce", "seeds": 3}
     with claimed(Workspace(tmp_path), about, []):
         with pytest.raises(InputError, match="another process is writing"), claimed(Workspace(tmp_path), about, []):
@@ -131,7 +131,7 @@ def test_the_papers_protocol_is_a_selection():
     best = protocols.curve(runs, GRID, protocols.PROTOCOLS["paper"], "task", "a")
     assert best.interval.estimate[-1] == np.mean(np.arange(20, 30))
     assert sorted(best.runs[:, 0]) == list(range(20, 30))
-    assert best.interval.low[-1] < 22 < 25 < best.interval.high[-1]  # of the ten alone it would be 22.6 to 26.4
+    assert best.interval.low[-1] < 22 < 25 < best.interval.high[-1]  # of the ten runs alone it would be 22.6 to 26.4
     everyone = protocols.curve(runs, GRID, protocols.PROTOCOLS["all"], "task", "a")
     assert everyone.interval.estimate[-1] == pytest.approx(14.5)
     assert len(everyone.runs) == 30
@@ -139,7 +139,7 @@ def test_the_papers_protocol_is_a_selection():
 
 
 def test_algorithms_and_environments_are_resampled_independently():
-    """The same runs under other names: what resample k of one draws says nothing about resample k of another."""
+    """The same runs under different names: resample k of one is independent of resample k of another."""
     columns = table(np.random.default_rng(0).normal(size=(30, len(GRID))))
     runs = {"a": columns, "b": columns}
     found = [protocols.curves_of(env, runs, 4000, runs, 4000) for env in ("here", "there")]
@@ -151,7 +151,7 @@ def test_algorithms_and_environments_are_resampled_independently():
 
 
 def test_a_threshold_varies_with_the_resample():
-    """Seeds that differ in height alone: each curve reaches its own 99 % at the same place, wherever it ends."""
+    """Seeds that differ only in height: each curve reaches 99 % of its own final value at the same point."""
     heights = np.linspace(50, 150, 12)[:, None]
     curves = protocols.curves_of("task", {"storm-pg": table(np.minimum(GRID / 1000, 1.0) * heights)}, 4000)["all"]
     assert np.ptp(curves["storm-pg"].interval.draws[:, -1]) > 20
@@ -170,7 +170,7 @@ def test_tuned_runs_have_a_budget_of_their_own():
     assert [curves[key]["storm-pg"].grid[-1] for key in ("all", "tuned")] == [4000, 1000]
     results = {row["id"].split("@")[0]: row["results"] for row in judge_figure(FIGURES[0], curves)}
     assert results["cart-pole/storm-pg/within-500"].keys() == protocols.PROTOCOLS.keys()
-    assert "tuned" not in results["cart-pole/storm-pg/lead/svrpg"]  # which needs 1500
+    assert "tuned" not in results["cart-pole/storm-pg/lead/svrpg"]  # this claim needs 1500 trajectories
 
 
 def test_the_number_of_claims_is_said():
@@ -192,7 +192,7 @@ def judged(**runs) -> dict[str, dict[str, str]]:
 
 
 def test_claims_whose_answer_is_known():
-    """The paper's own numbers, then the opposite order, then two methods that cannot be told apart."""
+    """The numbers of the paper, then the opposite order, then two methods that cannot be distinguished."""
     rows = judged(gpomdp=ramp(3000), svrpg=ramp(1500), srvr_pg=ramp(1500), storm_pg=ramp(480))
     assert {row["verdict"] for row in rows.values()} == {verdicts.HOLDS}
     assert rows["cart-pole/storm-pg/lead/gpomdp"]["figure"] == "2500"
@@ -204,7 +204,7 @@ def test_claims_whose_answer_is_known():
 
 
 def test_never_is_not_before_never():
-    """Where neither reaches the maximum there is no lead; where one never does, it is behind."""
+    """If neither method reaches the maximum, there is no lead. If only one never reaches it, that one is behind."""
     low = ramp(1000, top=50.0)
     rows = judged(gpomdp=low, svrpg=low, srvr_pg=ramp(1500), storm_pg=ramp(480))
     assert rows["cart-pole/svrpg/lead/gpomdp"]["verdict"] == verdicts.UNCLEAR
@@ -213,7 +213,7 @@ def test_never_is_not_before_never():
 
 
 def test_a_resample_in_which_neither_gets_there_is_a_tie():
-    """It counts as no lead, and the others still have an interval."""
+    """Such a resample counts as no lead, and the other resamples still give an interval."""
     grid, late, early, top = np.array([1, 2, 3]), *np.array([[0.0, 0, 100], [0, 100, 100], [100, 100, 100]])
     curve = lambda *draws: protocols.Curve(np.array(draws), grid, percentiles(draws[0], np.array(draws)), 30)
     rest = {"gpomdp": curve(late, late / 2), "svrpg": curve(top, top)}
@@ -243,7 +243,7 @@ def test_mountain_car_claims():
         for row in judge_figure(FIGURES[2], protocols.curves_of("task", runs, 1500))
     }
     assert rows["mountain-car/storm-pg/ahead-at-200/svrpg"] == verdicts.HOLDS
-    assert rows["mountain-car/storm-pg/stable-by-600"] == verdicts.HOLDS  # it never falls below its end
+    assert rows["mountain-car/storm-pg/stable-by-600"] == verdicts.HOLDS  # it never falls below its final value
     assert rows["mountain-car/svrpg/late"] == verdicts.FAILS
     assert rows["mountain-car/gpomdp/does-not-converge"] == verdicts.HOLDS
 
@@ -255,7 +255,7 @@ def test_every_algorithm_gets_the_same_number_of_configurations(points):
 
 
 def tuning_tables(scores: np.ndarray) -> list[dict[str, np.ndarray]]:
-    """The tables of three seeds for each shape and setting, whose return is given."""
+    """The tables of three seeds for each shape and setting, with the given returns."""
     tables = []
     for shape in scores:
         parts = [table(np.full((3, len(GRID)), score)) for score in shape]
@@ -289,7 +289,7 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     assert {part: len(found) for part, found in configs.items()} == {"tuning": 5, "tuned": 2, "given": 2}
     assert {config["trajectories"] for found in configs.values() for config in found} == {60}
     assert {config["horizon"] for found in configs.values() for config in found} == {6}
-    # A folder of an earlier version, whose tuning was shorter, can still be reported on.
+    # A report can still be written for a folder of an earlier version, which tuned on fewer trajectories.
     shutil.rmtree(tmp_path / "tuning")
     units = [unit for name in wanted.algorithms for unit in equal_tuning.tuning_units("chain", name, 4, 40, 2, {}, 6)]
     Workspace(tmp_path).run(units)
@@ -338,13 +338,13 @@ def test_grids_are_one_batch_where_the_rows_are_floats():
 
 
 def test_variance_of_a_plain_estimator_has_no_bias_and_falls_with_the_batch(monkeypatch):
-    """On a small chain: the bias is within the noise, and four times the batch has about a quarter of the variance."""
+    """On a small chain: the bias is within the noise, and a four times larger batch has about a quarter of the variance."""
     monkeypatch.setattr(variance, "RESAMPLES", 400)
     env = stormpg.make("chain")
     algorithm = stormpg.make_algorithm("gpomdp", S0=10, eta=1e-6)
     four = stormpg.make_algorithm("gpomdp", S0=40, eta=1e-6)
     few, many = variance.along(env, algorithm, [10], 4, 4, 3000), variance.along(env, four, [40], 4, 4, 3000)
-    # The same from batches of its own, by the public functions.
+    # The same quantity from separate batches, with the public functions.
     policy = stormpg.policy_for(env)
 
     @jax.jit
@@ -363,7 +363,7 @@ def test_variance_of_a_plain_estimator_has_no_bias_and_falls_with_the_batch(monk
 
 
 def test_a_memory_of_the_truth_removes_variance():
-    """STORM-PG at ξ_t = ξ_{t−1}: both terms cancel but for α d(ξ_t), so the variance is α² of the plain one's."""
+    """STORM-PG at ξ_t = ξ_{t−1}: both terms cancel except α d(ξ_t), so the variance is α² times that of the plain estimate."""
     env = stormpg.make("chain")
     found = variance.along(env, stormpg.storm_pg(alpha=0.3, eta=1e-7, S0=200, B=5), [200], 4, 4, 1000)
     assert found["variance"][0] == pytest.approx(0.09 * found["plain"][0], rel=1e-2)

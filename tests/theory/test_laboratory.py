@@ -1,4 +1,4 @@
-"""The laboratory's instruments: counts, runs on traced problems, the split of an error, prescriptions, rates, the adviser."""
+"""The theory laboratory: counts, runs on traced problems, splitting errors, prescribed settings, rates, the adviser."""
 
 import dataclasses
 import itertools
@@ -31,7 +31,7 @@ def points(seed: int, tables) -> dict[str, jax.Array]:
     return {"logits": jax.random.normal(jax.random.key(seed), tables.P.shape[:2])}
 
 
-# ---- Exact quantities, each by a second derivation
+# ---- Exact quantities, each compared with a second derivation
 
 
 def test_the_optimum_is_the_best_of_all_policies_that_change_with_time(float64):
@@ -48,7 +48,7 @@ def test_the_optimum_is_the_best_of_all_policies_that_change_with_time(float64):
 
 @pytest.mark.slow
 def test_what_noise_adds_to_the_variance(float64):
-    """By the moments of the scores' sums, and by simulation."""
+    """Compare with the moments of the sums of scores, and with simulation."""
     tables, gamma, horizon, noise = garnet(3, 2, 2, seed=1), 0.9, 4, 2.0
     params = points(0, tables)
     found = float(tabular.noise_variance(tables, params, gamma, horizon, noise))
@@ -69,7 +69,7 @@ def test_what_noise_adds_to_the_variance(float64):
 
 
 def test_a_linear_systems_objective_backwards(float64):
-    """The cost to come as a quadratic form, from the last step to the first."""
+    """Compare with the cost-to-go as a quadratic form, computed from the last step to the first."""
     system, sigma, gamma, horizon = random_system(3, 2, seed=2), 0.4, 0.95, 12
     K = 0.2 * np.asarray(jax.random.normal(jax.random.key(0), (4, 2)))
     d = 3
@@ -90,7 +90,7 @@ def test_a_linear_systems_objective_backwards(float64):
 
 @pytest.mark.slow
 def test_the_smoothness_of_a_linear_system(float64):
-    """Against differences of the gradient along the axes."""
+    """Compare with finite differences of the gradient along the axes."""
     system, at = random_system(2, 1, seed=5), (0.5, 0.9, 8)
     slope = lambda K: np.ravel(linear.gradient(system, {"mean": jnp.asarray(K.reshape(3, 1))}, *at)["mean"])
     step = 1e-6
@@ -105,13 +105,13 @@ def test_the_smoothness_of_a_linear_system(float64):
 
 @pytest.mark.slow
 def test_a_batch_of_counts_is_the_mean_over_its_trajectories(float64):
-    """The leaves are all trajectories; with their rewards scaled, the estimator's mean over leaves is that over the n."""
+    """The leaves are all trajectories. With scaled rewards, the estimator's mean over the leaves is that over the n samples."""
     tables, horizon, n = problem(0), 2, 50.0
     policy, params, estimator = stormpg.softmax_table(3, 2), points(1, tables), stormpg.estimators.gpomdp(0.9, "none")
     process = counts.branches(tables)
     batch = counts.batch(process, policy, params, jax.random.key(5), n, horizon)
     assert batch.reward.shape == (48, 2)
-    rewards = tables.R[batch.observation, batch.action].mean(axis=2)  # of a Garnet process they do not depend on what follows
+    rewards = tables.R[batch.observation, batch.action].mean(axis=2)  # in a Garnet process they do not depend on the next state
     times = np.asarray(batch.reward / rewards)[:, 0] * n / 48
     np.testing.assert_allclose(times, np.round(times), atol=1e-9)
     assert times.sum() == pytest.approx(n)
@@ -123,7 +123,7 @@ def test_a_batch_of_counts_is_the_mean_over_its_trajectories(float64):
 
 @pytest.mark.slow
 def test_counts_have_the_law_of_samples(float64):
-    """E g = ∇L and E‖g − ∇L‖² = Var d / n, against the exact moments."""
+    """E g = ∇L and E‖g − ∇L‖² = Var d / n, compared with the exact moments."""
     tables, horizon, n = problem(1), 2, 7.0
     policy, params, estimator = stormpg.softmax_table(3, 2), points(3, tables), stormpg.estimators.gpomdp(0.9, "none")
     process = counts.branches(tables)
@@ -148,7 +148,7 @@ def test_counts_refuse_a_process_that_ends():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpomdp", "svrpg", "storm-pg"])
 def test_runs_on_traced_problems_are_those_of_train(name, float64):
-    """Two problems, two step sizes and three seeds at once, against `train` on each problem by itself."""
+    """Two problems, two step sizes and three seeds in one batch, compared with `train` on each problem separately."""
     tables = [problem(seed) for seed in range(2)]
     settings = {"S0": 4} if name == "gpomdp" else {"S0": 4, "B": 2} | ({} if name == "storm-pg" else {"m": 2})
     algorithms = [stormpg.make_algorithm(name, **settings, eta=eta, **COMMON) for eta in (0.1, 0.5)]
@@ -179,14 +179,14 @@ def test_each_problem_can_have_an_algorithm_of_its_own(float64):
 
 @pytest.mark.slow
 def test_traced_batch_sizes_are_told_apart(float64):
-    """SVRPG's large batches are far larger: after one, the error is far smaller than GPOMDP's with small ones."""
+    """SVRPG's large batches are much larger here. After one, its error is much smaller than GPOMDP's with small batches."""
     family = Counted(FAMILY.horizon, FAMILY.gamma)
     data = [(counts.branches(problem(0)), 1e6, 3.0)]
     svrpg = stormpg.make_algorithm("svrpg", S0=LARGE, B=SMALL, m=3, eta=1e-6, **COMMON)
     error = Descent(family, data, [svrpg], range(20), ("error",)).go_on(2)["error"][0, 0].mean(axis=0)
     exact = float(tabular.estimate_moments(problem(0), {"logits": np.zeros((3, 2))}, 0.9, 2).variance)
     np.testing.assert_allclose(error[[0, 4]], exact / 1e6, rtol=0.8)
-    assert (error < 1e-5).all()  # the corrections of hardly any distance add nothing
+    assert (error < 1e-5).all()  # the steps are tiny, so the corrections add almost nothing
     gpomdp = stormpg.make_algorithm("gpomdp", S0=LARGE, eta=1e-6, **COMMON)
     plain = Descent(family, [(data[0][0], 3.0, 3.0)], [gpomdp], range(200), ("error",)).go_on(5)["error"]
     np.testing.assert_allclose(plain.mean(), exact / 3, rtol=0.2)
@@ -198,13 +198,13 @@ def test_the_number_of_trajectories_of_each_iteration():
     np.testing.assert_array_equal(sampled(stormpg.storm_pg(S0=7, B=2).schedule, 7, 2, 3), [7, 9, 11])
 
 
-# ---- The split of an error
+# ---- Splitting an error into bias and variance
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["storm-pg", "srvr-pg", "svrpg"])
 def test_the_bias_is_what_the_memory_carries(name, float64):
-    """E[g_t] over all batches of two, given a memory that is off by e: ‖E g_t − ∇L(ξ_t)‖² is what `bias_of` says."""
+    """E[g_t] over all batches of two, for a memory with error e: ‖E g_t − ∇L(ξ_t)‖² equals the value of `bias_of`."""
     tables, horizon = chain_tables(3, slip=0.3), 2
     every, policy = enumeration.small_chain(horizon), stormpg.softmax_table(3, 2)
     here, there = points(0, tables), points(1, tables)
@@ -217,7 +217,7 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
     small = lambda batch: algorithm.tracker.track(at, (Batch(batch, here),), memory).gradient
     mean = enumeration.expectation_over_batches(small, trajectories, chance, 2)
     gap = jax.tree.map(jnp.subtract, mean, exact(here))
-    error = np.array([float(tree_vdot(off, off)), 5.0])  # of the iteration before, or of the large batch; and now
+    error = np.array([float(tree_vdot(off, off)), 5.0])  # of the previous iteration or the large batch, and of this iteration
     np.testing.assert_allclose(tracking_error.bias_of(algorithm, error), [0.0, tree_vdot(gap, gap)], rtol=1e-10)
     later = tracking_error.bias_of(algorithm, np.array([2.0, 3.0, 4.0, 5.0]))
     expected = {"storm-pg": [0.0, 0.98, 1.47, 1.96], "srvr-pg": [0.0, 2.0, 3.0, 0.0], "svrpg": [0.0, 2.0, 2.0, 0.0]}
@@ -231,7 +231,7 @@ def test_tracking_errors_add_up():
         assert len(found[key]["estimate"]) == len(found["trajectories"])
     whole = {key: value[0] for key, value in found["whole"].items()}
     assert whole["error"] == pytest.approx(whole["bias"] + whole["variance"])
-    assert found["lemma4"][0] == pytest.approx(found["error"]["estimate"][0])  # the first error is its start
+    assert found["lemma4"][0] == pytest.approx(found["error"]["estimate"][0])  # the bound starts at the first error
 
 
 # ---- Lemmas
@@ -239,7 +239,7 @@ def test_tracking_errors_add_up():
 
 @pytest.mark.slow
 def test_constants_along_an_ascent(float64):
-    """The smoothness is above every change of the gradient along the path, and σ² is that of some point."""
+    """σ² is at least the variance at the uniform policy, and the constants are consistent with each other."""
     tables = problem(2)
     found = measured(tables, FAMILY.gamma, FAMILY.horizon)
     uniform = {"logits": jnp.zeros((3, 2))}
@@ -266,7 +266,7 @@ def test_ratios_of_lemmas():
     json.dumps(runs)
 
 
-# ---- Rates and the map
+# ---- Rates and the map of where variance reduction pays
 
 
 def test_prescriptions_grow_as_their_theories_say():
@@ -302,7 +302,7 @@ def test_a_cell_of_the_map():
     limited = payoff.ratio([cell(math.inf)], [cell(1000.0)], 4000)
     assert limited["ratio"] == pytest.approx(4.0)
     assert limited["never"] == [1, 0]
-    curves = np.stack([np.full((4, 3), 9.0), np.tile([9.0, 1.0, 0.0], (4, 1))])  # the second setting gets there
+    curves = np.stack([np.full((4, 3), 9.0), np.tile([9.0, 1.0, 0.0], (4, 1))])  # only the second setting reaches the target
     [near, *_] = payoff.numbers(curves, np.array([1, 2, 3]), first=4.0, seeds=2)
     assert (near["setting"], near["N"]) == (1, 2.0)
 
@@ -312,7 +312,7 @@ def test_a_cell_of_the_map():
 
 @pytest.mark.slow
 def test_the_pilot_of_a_problem_that_is_known(float64):
-    """`chain`: what was sampled is near what is exact, and the exact numbers are the ones that are given."""
+    """On `chain`, the sampled values are close to the exact ones, and the exact values are used where they are known."""
     env = stormpg.make("chain")
     policy = stormpg.policy_for(env)
     found = advice.pilot(env, policy, 0.99, 2000, env.horizon)
@@ -327,7 +327,7 @@ def test_the_pilot_of_a_problem_that_is_known(float64):
 
 @pytest.mark.slow
 def test_a_gaussians_curvature(float64):
-    """Of a linear-Gaussian policy ∇²log π = −ψψᵀ/σ²: the largest ‖ψ‖²/σ² of the steps that were looked at."""
+    """For a linear-Gaussian policy, ∇²log π = −ψψᵀ/σ². The result is the largest ‖ψ‖²/σ² of the inspected steps."""
     env = stormpg.make("lqr")
     policy = stormpg.policy_for(env, "gaussian-linear", sigma=0.5)
     params = policy.init(jax.random.key(0))
@@ -380,22 +380,22 @@ def test_bad_questions_to_the_adviser(arguments, message, tmp_path, command):
 
 
 def test_finite_families_are_equal_where_their_settings_are():
-    """They are part of a program's key."""
+    """Families are part of the cache key of a program, so equal settings must compare equal."""
     assert Finite(3, 0.9) == Finite(3, 0.9)
     assert hash(Finite(3, 0.9)) == hash(Finite(3, 0.9))
 
 
-# ---- All of it
+# ---- The whole laboratory
 
 
 @pytest.mark.slow
 def test_the_whole_laboratory_in_small(tmp_path, command, monkeypatch):
-    """Every figure, table and verdict, and the page; again from what is stored; refused with other sizes."""
-    # Points, problems and groups of settings have programs of their own.
+    """Every figure, table and verdict, and the page. The report is repeated from stored results; other sizes are refused."""
+    # Each number of points, problem and group of settings needs its own compiled program, so use few.
     monkeypatch.setitem(laboratory.SIZES, "small", dataclasses.replace(laboratory.SIZES["small"], points=2, problems=1))
     candidates = rates.candidates
     monkeypatch.setattr(rates, "candidates", lambda *about: candidates(*about)[:1])
-    monkeypatch.setattr(laboratory, "GROUP", 100)  # few enough to keep all programs
+    monkeypatch.setattr(laboratory, "GROUP", 100)  # large enough to keep all programs
     code, out, err = command("theory", "all", "--size", "small", "--out", "lab", "--json")
     assert code == 0, err
     said = json.loads(out.splitlines()[-1])

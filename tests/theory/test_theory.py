@@ -1,4 +1,4 @@
-"""The theory laboratory: every exact quantity by two independent derivations."""
+"""Exact quantities of the theory, each checked by two independent derivations."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ PROBLEMS = {"chain": (chain_tables(3, slip=0.3), 4), "garnet": (garnet(3, 2, 2, 
 
 @pytest.fixture(params=PROBLEMS)
 def problem(request, float64):
-    """Tables, a horizon, all trajectories, a policy, two parameters, and a baseline."""
+    """Tables, a horizon, all trajectories, a policy, two parameter sets, and a baseline."""
     tables, horizon = PROBLEMS[request.param]
     states, actions = tables.P.shape[:2]
     policy = stormpg.softmax_table(states, actions)
@@ -35,7 +35,7 @@ def problem(request, float64):
 
 
 def estimates(policy, params, trajectories, baseline):
-    """d of each trajectory, off-policy where it was not sampled at these parameters: [n, parameters]."""
+    """d of each trajectory, off-policy if it was not sampled at these parameters: [n, parameters]."""
     one = lambda t: (
         estimate(stormpg.estimators.gpomdp(GAMMA), policy, params, jax.tree.map(lambda x: x[None], t), baseline[None]).gradient
     )
@@ -52,7 +52,7 @@ def test_the_objective_is_the_sum_over_all_trajectories(problem):
 
 @pytest.mark.parametrize("with_baseline", [False, True])
 def test_the_moments_of_an_estimate(problem, with_baseline):
-    """Against the enumeration of the estimator itself; and its mean is the gradient."""
+    """Compare with the enumeration of the estimator itself. Its mean is the gradient."""
     tables, horizon, every, policy, params, _, b = problem
     trajectories, chance = enumeration.sampled_by(policy, params, every)
     d = estimates(policy, params, trajectories, b if with_baseline else jnp.zeros(horizon))
@@ -75,7 +75,7 @@ def test_the_variance_of_the_weights(problem):
 
 @pytest.mark.parametrize("with_baseline", [False, True])
 def test_the_moments_of_a_difference_of_estimates(problem, with_baseline):
-    """Lemma 3's left side: d^{ξ'}(ξ) − d(ξ')."""
+    """The left side of Lemma 3: d^{ξ'}(ξ) − d(ξ')."""
     tables, horizon, every, policy, params, other, b = problem
     b = b if with_baseline else jnp.zeros(horizon)
     trajectories, chance = enumeration.sampled_by(policy, params, every)
@@ -88,7 +88,7 @@ def test_the_moments_of_a_difference_of_estimates(problem, with_baseline):
 
 @pytest.mark.slow
 def test_a_long_horizon_by_simulation(float64):
-    """Where nobody can enumerate: fifty steps, the estimator's own numbers, within four standard errors."""
+    """Fifty steps, too many to enumerate: sampled estimates agree within four or five standard errors."""
     tables, horizon = garnet(5, 3, 2, seed=1), 50
     env, policy = from_tables(tables, horizon), stormpg.softmax_table(5, 3)
     params = {"logits": jax.random.normal(jax.random.key(3), (5, 3))}
@@ -110,7 +110,7 @@ def test_everything_can_be_mapped_and_compiled(problem):
 
 
 def discounted_mean(env, policy, params, horizon, n=20_000):
-    """L by simulation, and its standard error."""
+    """Return L by simulation, and its standard error."""
     batch = stormpg.rollout(env, policy, params, jax.random.key(11), n, horizon)
     total = (batch.reward * GAMMA ** jnp.arange(horizon)).sum(axis=1)
     return total.mean(), total.std() / np.sqrt(n)
@@ -141,7 +141,7 @@ def test_no_linear_policy_is_better_than_the_optimum(float64):
     climb = lambda _, p: jax.tree.map(lambda x, g: x + 0.02 * g, p, linear.gradient(problem, p, 0.0, GAMMA, horizon))
     found = linear.objective(problem, jax.lax.fori_loop(0, 5000, climb, zero), 0.0, GAMMA, horizon)
     assert linear.objective(problem, zero, 0.0, GAMMA, horizon) < found < best
-    assert (best - found) / abs(best) < 0.05  # it may change with time, the policy may not
+    assert (best - found) / abs(best) < 0.05  # the optimum may change with time, the policy may not
 
 
 def test_random_problems_belong_to_their_seed():
@@ -160,7 +160,7 @@ def test_random_problems_belong_to_their_seed():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["storm-pg", "svrpg", "gpomdp"])
 def test_the_error_along_training_is_recorded(name):
-    """At the first iteration it is what the recorded norms say, and training itself is not changed."""
+    """The recorded values agree with the norms in the metrics, and recording does not change training."""
     tables, horizon = chain_tables(3), 4
     env = stormpg.make("chain")
     exact = functools.cache(lambda: lambda params: tabular.gradient(tables, params, 0.99, horizon))()
@@ -186,7 +186,7 @@ CONSTANTS = Constants(R=1.0, M=2**0.5, N=0.5, sigma2=4.0, phi2=0.5, gap=2.0, gam
 
 @pytest.mark.slow
 def test_the_smoothness_of_the_objective_is_above_its_hessian(float64):
-    """On twenty-five random points of five problems."""
+    """At twenty-five random points of five problems."""
     found = []
     for seed in range(5):
         tables, horizon = garnet(4, 2, 2, seed=seed), 6
@@ -200,7 +200,7 @@ def test_the_smoothness_of_the_objective_is_above_its_hessian(float64):
 
 
 def test_lemma_2_needs_one_step_more_than_printed(float64):
-    """With h = 0 the printed constant is 0, and a weight of one step varies."""
+    """At h = 0 the printed constant is 0, but the weight of one step varies."""
     tables, horizon = garnet(4, 2, 2, seed=0), 6
     a, b = ({"logits": jax.random.normal(jax.random.key(seed), (4, 2))} for seed in (0, 1))
     b = jax.tree.map(lambda x, y: x + 0.05 * (y - x), a, b)
@@ -214,7 +214,7 @@ def test_lemma_2_needs_one_step_more_than_printed(float64):
 
 @pytest.mark.slow
 def test_lemma_3_with_its_proof_mended(float64):
-    """On random pairs of points: the exact left side is below the mended constant times the squared distance."""
+    """For random pairs of points, the exact left side is at most the corrected constant times the squared distance."""
     tables, horizon = garnet(4, 2, 2, seed=0), 6
     for seed in range(5):
         a, b = ({"logits": jax.random.normal(jax.random.key(2 * seed + i), (4, 2))} for i in range(2))
@@ -226,7 +226,7 @@ def test_lemma_3_with_its_proof_mended(float64):
 
 
 def test_the_corollary_makes_every_term_of_the_theorem_small():
-    """Each of the three terms is at most ε²/3 with what is prescribed, and the settings are admissible."""
+    """With the prescribed settings, each of the three terms is at most ε²/3, and the settings are admissible."""
     for epsilon, B in ((0.5, 1), (0.1, 1), (0.1, 10)):
         settings = corollary(epsilon, sigma2=4.0, gap=2.0, C_gamma=7.0, B=B)
         assert admissible(settings.alpha, B, settings.eta * 0.999999, 7.0)
@@ -243,7 +243,7 @@ def test_the_corollary_makes_every_term_of_the_theorem_small():
 
 
 def test_the_lemmas_recursion_sums_to_their_sum():
-    """Lemma 5 from Lemma 4 step by step: the accumulated bound is above the sum of the errors that the recursion allows."""
+    """Lemma 5 from Lemma 4, step by step: the accumulated bound is above the sum of the errors allowed by the recursion."""
     alpha, B, eta, sigma2, square, first = 0.3, 4, 0.1, 2.0, 5.0, 1.7
     errors, estimates = [first], [0.5 + 0.1 * t for t in range(50)]
     for estimate_ in estimates:

@@ -1,4 +1,4 @@
-"""tune: spaces, objectives, packs, generations that can be interrupted, storages, bad input."""
+"""tune: spaces, objectives, packs, interrupted generations, storages, bad input."""
 
 import gc
 import json
@@ -48,7 +48,7 @@ def told(study):
 
 @pytest.fixture(scope="module")
 def kept_programs():
-    """A study lets go of its programs after each group of parts; here all have the same, which would be traced again."""
+    """A study drops its compiled programs after each group of parts. Here all tests share them, to avoid tracing them again."""
     yield
     work_units.drop_programs()
 
@@ -115,17 +115,17 @@ def test_bad_spaces(tmp_path, text, words):
 
 
 def test_objectives():
-    """Two seeds of four batches of 10: one returns 0, 1, 2, 3, the other the same less 1."""
+    """Two seeds with four batches of 10: the returns of one are 0, 1, 2, 3, those of the other are lower by 1."""
     columns = {
         "iteration": np.tile(np.arange(4), 2),
         "trajectories": np.tile([10, 20, 30, 40], 2),
         "return": np.array([0.0, 1, 2, 3, -1, 0, 1, 2]),
     }
     assert Objective().of_seeds(columns, 40).tolist() == [1.5, 0.5]
-    assert Objective("last").of_seeds(columns, 40).tolist() == [1.5, 0.5]  # the window of 50 is all there is
+    assert Objective("last").of_seeds(columns, 40).tolist() == [1.5, 0.5]  # the window of 50 covers the whole run
     reach = Objective("threshold", 1.0)
     assert reach.direction == "minimize"
-    # 1.0 is the mean of the first thirty trajectories of the first seed; the second gets to 0.5 only
+    # 1.0 is the mean of the first thirty trajectories of the first seed; the second reaches only 0.5
     assert reach.of_seeds(columns, 40).tolist() == [30, 40]
     with pytest.raises(InputError, match="go together"):
         objective("threshold", None)
@@ -147,7 +147,7 @@ def test_trials_of_one_shape_are_packed():
 
 @pytest.mark.slow
 def test_a_packed_trial_is_the_trial_alone():
-    """The same random numbers: equal to rounding over the first iterations, and close in the end."""
+    """The random numbers are the same: results are equal up to rounding in the first iterations, and close at the end."""
     problem = PROBLEM._replace(env="cartpole-continuous", horizon=20)
     trials = [settings(eta=0.01), settings(eta=0.02, sigma=0.5), settings(alpha=0.9, sigma=0.7)]
     for name, budget, near in (("the first iterations", 10, 1e-5), ("a whole run", 60, 0.05)):
@@ -172,7 +172,7 @@ def test_a_pack_that_pauses_is_the_pack_in_one_go():
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The folder of the search in one go."""
+    """The folder of the uninterrupted search."""
     folder = tmp_path_factory.mktemp("whole")
     search.run(Workspace(folder), SEARCH, study_in(folder), alone=True)
     return folder
@@ -200,7 +200,7 @@ def test_a_search(whole):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 4])
 def test_an_interrupted_search_is_the_search_in_one_go(tmp_path, whole, after):
-    """Stopped after some packs: the trials are the same."""
+    """The search is stopped after some packs and resumed. The trials are the same."""
     parts = tmp_path
 
     def stop(name, done, of):
@@ -218,7 +218,7 @@ def test_an_interrupted_search_is_the_search_in_one_go(tmp_path, whole, after):
 
 @pytest.mark.slow
 def test_a_search_killed_while_it_asks(tmp_path, whole, monkeypatch):
-    """A trial is in the storage with all that belongs to it, or not at all."""
+    """A trial is either stored completely or not at all."""
     import optuna
 
     parts = tmp_path
@@ -240,7 +240,7 @@ def test_a_search_killed_while_it_asks(tmp_path, whole, monkeypatch):
 
 
 def test_what_is_kept_of_other_trials_is_not_read(tmp_path):
-    """Files of a search that went another way: another study in the same folder, say."""
+    """Files of different trials, for example of another study in the same folder, are ignored."""
     study_in(tmp_path)
     file = tmp_path / "trials" / "0" / "0" / "0"
     other = run_pack(PROBLEM, [settings(eta=0.3)], 15, None, [])
@@ -260,7 +260,7 @@ def test_a_search_with_an_environment_outside_jax(tmp_path):
 
 @pytest.mark.slow
 def test_values_that_are_no_numbers(tmp_path, monkeypatch):
-    """They come last, and are told as failed."""
+    """Trials whose values are NaN or infinite rank last, and are reported as failed."""
     real = halving.run_pack
 
     def spoiled(problem, trials, *more):
@@ -285,7 +285,7 @@ def test_values_that_are_no_numbers(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_trials_that_cannot_run_are_told_as_failed(tmp_path):
-    """A first batch beyond the budget: one choice in two. The rest goes on."""
+    """One of two choices has a first batch larger than the budget. The other trials continue."""
     wanted = Search(PROBLEM, {"eta": SPACE["eta"], "S0": Choices((4, 1000))}, {"B": 2}, {}, trials=8, generation=8)
     study = study_in(tmp_path, wanted)
     search.run(Workspace(tmp_path), wanted, study, alone=True)
@@ -344,14 +344,14 @@ def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_finished_trials(tmp_path):
-    """Arrays of later generations take the place of earlier ones."""
+    """Arrays of later generations replace earlier ones."""
     live = []
 
     def count(name, done, of):
         live.append(sum(x.nbytes for x in jax.live_arrays()))
 
     wanted = Search(**{**SEARCH.__dict__, "trials": 40, "halving": False})
-    gc.freeze()  # what is there already is not looked through after each generation
+    gc.freeze()  # existing objects are not scanned after each generation
     try:
         search.run(Workspace(tmp_path, count), wanted, study_in(tmp_path, wanted), alone=True)
     finally:
@@ -379,7 +379,7 @@ def test_storages_that_cannot_be_used(tmp_path):
 
 @pytest.fixture(scope="module")
 def postgresql(tmp_path_factory):
-    """A PostgreSQL server of our own, on loopback."""
+    """A temporary PostgreSQL server on loopback."""
     import glob
     import shutil
     import socket
@@ -389,7 +389,7 @@ def postgresql(tmp_path_factory):
         pytest.skip("no PostgreSQL server is installed: make test installs it where it may")
     import tempfile
 
-    folder = tempfile.mkdtemp(prefix="pg")  # where another user may go
+    folder = tempfile.mkdtemp(prefix="pg")  # other users cannot enter pytest's folders
     user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
     if user:
         shutil.chown(folder, "postgres")
@@ -407,7 +407,7 @@ def postgresql(tmp_path_factory):
 
 @pytest.mark.slow
 def test_searches_in_postgresql(tmp_path, whole, postgresql):
-    """What is asked for and told there is what a file holds; several folders share a study, at the same time."""
+    """The trials equal those of an SQLite file. Several folders can share a study at the same time."""
     folders = [tmp_path / name for name in ("there", "one", "other")]
     for folder in folders:
         folder.mkdir()
@@ -424,7 +424,7 @@ def test_searches_in_postgresql(tmp_path, whole, postgresql):
         for job in jobs:
             job.result(timeout=200)
     trials = shared[0].get_trials()
-    assert 6 <= len(trials) <= 10  # both may ask for the last generation
+    assert 6 <= len(trials) <= 10  # both may start the last generation
     assert all(t.state.is_finished() for t in trials)
     drawn = [t.params["eta"] for t in trials if t.params != {"eta": 0.01, "alpha": 0.9}]
     assert len(set(drawn)) == len(drawn)
@@ -444,7 +444,7 @@ SMALL += ["--fresh-seeds", "2", "--horizon", "5"]
 
 @pytest.fixture
 def no_figures(monkeypatch):
-    """Call it to have no more figures drawn: they are drawn alike each time."""
+    """A function that turns off figures, which are the same each time."""
     from stormpg.report import charts, figures
 
     return lambda: [monkeypatch.setattr(module, "save", lambda *_: None) for module in (charts, figures)]
@@ -465,11 +465,11 @@ def test_the_command(tmp_path, command, no_figures):
         assert (folder / name).stat().st_size > 0, name
     no_figures()
     assert last(*SMALL, "--out", "tuning") == found
-    found = last(*SMALL, "--trials", "6", "--out", "tuning", "--storage", "")  # more trials; an empty address is none
+    found = last(*SMALL, "--trials", "6", "--out", "tuning", "--storage", "")  # more trials; an empty address means none
     page = (folder / "report.html").read_text()
     (folder / "report.html").unlink()
     assert last("report", "tuning") == found
-    assert abs(len((folder / "report.html").read_text()) - len(page)) < 500  # but for the command
+    assert abs(len((folder / "report.html").read_text()) - len(page)) < 500  # apart from the command
     assert last("train", "--config", "tuning/best.toml", "--seeds", "2")["seeds"] == 2
 
 
@@ -494,7 +494,7 @@ def test_addresses_without_secrets():
     assert without_secrets("sqlite:////a/b.db") == "sqlite:////a/b.db"
 
 
-# The command, which says when trials are kept.
+# The command, which prints a line when trials are stored.
 PROGRAM = """
 import sys
 from stormpg import cli
@@ -510,7 +510,7 @@ cli.main()
 
 @pytest.mark.slow
 def test_the_command_killed_and_given_again(tmp_path, command, no_figures):
-    """SIGKILL in the middle; the second command ends with the trials that one command has."""
+    """SIGKILL in the middle. The repeated command ends with the trials of an uninterrupted one."""
     no_figures()
     more = [*SMALL, "--trials", "8"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"

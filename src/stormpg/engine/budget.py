@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from jax import Array
 
-LIMIT = 2**31 - 1  # of counts, which have 32 bits
+LIMIT = 2**31 - 1  # of counts, which have 32 bits; as a budget it means no limit
 
 
 class Budget(NamedTuple):
@@ -15,5 +15,7 @@ class Budget(NamedTuple):
 
     def holds(self, state: Any, cost: Any) -> Array:
         """Whether an iteration that samples `cost` trajectories fits. `state`: the `State` of a run, or of many."""
-        fits: Array = (state.trajectories + cost <= self.trajectories) & (state.steps < self.steps)
+        # The differences do not overflow. Steps are counted up to LIMIT only.
+        steps_left = (state.steps < self.steps) | (self.steps >= LIMIT)
+        fits: Array = (state.trajectories <= self.trajectories - cost) & steps_left
         return fits

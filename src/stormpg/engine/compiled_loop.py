@@ -1,6 +1,7 @@
 """The compiled loop, for environments in JAX: a chunk of iterations of a batch of runs is one program.
 
-A unit of a schedule (an epoch, or a single iteration) has no branches. A chunk is a loop over units for all runs together.
+A unit of a schedule is an epoch, a single iteration, or one attempt at each batch size; only schedules by chance need a branch.
+A chunk is a loop over units for all runs together.
 """
 
 import contextlib
@@ -115,7 +116,7 @@ class Chunk(NamedTuple):
     units: Any  # their number
     states: State
     rows: Any  # a `Row` of [units, iterations of a unit, runs]; the first `units` of them count
-    more: Any  # whether any run is unfinished
+    more: Any  # whether any run is unfinished and has not reached the pause
 
 
 @functools.partial(Program, options=OFTEN, static_argnames=("env", "horizon"))
@@ -131,7 +132,7 @@ def chunk(
     blank = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
 
     def going(states: State) -> Array:
-        """Whether any run is unfinished."""
+        """Whether any run is unfinished and has not reached the pause."""
         more = jax.vmap(lambda p, a, s: unfinished(Setup(env, horizon, p, a), s, budget))(policy, algorithm, states)
         return (more & (states.trajectories < pause)).any()
 
@@ -169,7 +170,7 @@ class CompiledLoop:
     @property
     def goes_ahead(self) -> bool:
         """Whether the next chunk can be computed while the rows of one are read."""
-        return jax.default_backend() != "cpu"
+        return bool(self.devices[0].platform != "cpu")
 
     @property
     def starter(self) -> Program:

@@ -1,7 +1,8 @@
 """What is recorded of an iteration: one row of the metrics.
 
-A new column is a field of `Row`, its value in `recorded`, and its name in `RECORDED` of `runs/table.py`. Tracker-specific
-columns need none of this: they are in `Tracked.info`.
+A new column is a field of `Row`, its value in `recorded`, its name in `RECORDED` of `runs/table.py` and, for loggers, in
+`QUANTITIES` of `runs/logs.py`. Older run folders do not have it, and their readers must allow that. A column of one tracker
+needs none of this: it is an entry of `Tracked.info`.
 """
 
 from typing import NamedTuple
@@ -24,7 +25,7 @@ class Row(NamedTuple):
     mean_return: Array  # of the tracker's batch; sampled at ξ_t unless the tracker wanted another point
     discounted_return: Array
     gradient_norm: Array  # ‖g_t‖
-    weight_mean: Array  # of the importance weights of the correction, over the steps taken
+    weight_mean: Array  # of the cumulative importance weights of the correction, over the steps taken
     weight_max: Array
     effective_sample_size: Array  # (Σw)²/Σw² over the weights of whole trajectories
     diverged: Array

@@ -14,7 +14,7 @@ from stormpg.engine.compiled_loop import Chunk
 from stormpg.engine.iteration import Setup, State, begin, due, learn, unfinished, wanted, wanted_sizes
 from stormpg.engine.metrics import Row
 from stormpg.envs.base import OutsideEnvironment
-from stormpg.errors import Forecast
+from stormpg.errors import Forecast, InputError
 from stormpg.machine.stopping import Stop
 from stormpg.pytrees import Tree
 from stormpg.sampling.episodes import Sampler, with_log_probs
@@ -98,10 +98,17 @@ class PythonLoop:
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
         """One unit. A run may pause after any of them."""
         policy, algorithm, state = first_of((policy, algorithm, states))
+
+        def going() -> bool:
+            return bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
+
+        if not going():
+            return Chunk(0, states, None, False)
         state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
-        going = bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
+        if rows is None:
+            raise InputError("the schedule asks for a batch that is not in its `unit`: list large and small batches there.")
         states, rows = jax.tree.map(lambda x: x[None], (state, rows))
-        return Chunk(np.asarray(rows is not None, int), states, rows, np.asarray(going))
+        return Chunk(1, states, rows, going())
 
     def follow(
         self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget
@@ -109,12 +116,12 @@ class PythonLoop:
         """The iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
         rows = []
         for large in (large for large, times in pattern for _ in range(times)):
-            setup = (self.env, self.horizon, policy, algorithm, state, large)
-            live, points = ask(*setup, budget)
+            setup = Setup(self.env, self.horizon, policy, algorithm)
+            live, points = ask(*setup, state, large, budget)
             if live:
-                sizes = self.sizes_of(Setup(*setup[:4]), state)[large]
+                sizes = self.sizes_of(setup, state)[large]
                 sampled = [self.batch(policy, at, key, n, budget) for (at, key), n in zip(points, sizes, strict=True)]
-                state, row = answer(*setup, sampled)
+                state, row = answer(*setup, state, large, sampled)
                 rows.append(row)
         return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
 

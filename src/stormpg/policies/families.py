@@ -11,6 +11,7 @@ Optional functions:
     in_steps()                                          the same policy in the form that is fastest in a rollout
     log_prob_rows(params, observations, actions)        `log_prob` of many rows, in the form that is fastest to differentiate
     kl(params, other, obs) = KL(π_params ‖ π_other)     required by the natural-gradient step only
+    observe(params, moved, trajectories) -> params      learn from a batch other than by its gradient, such as statistics
 
 A fixed σ is a setting, not a parameter: ξ holds only what the gradient updates.
 

@@ -134,7 +134,7 @@ class Blocks:
             ends = enumerate(cut(options.before.states, self.size))
             self.reached = {i: Reached(states, ()) for i, states in ends if int(states.iteration.max()) > 0}
         self.logged = {number: len(reached.rows) for number, reached in self.reached.items()}  # parts of rows already sent
-        self.watch = Watch(budget, self.began, options.progress, self.so_far)
+        self.watch = Watch(budget, self.began, options.progress, lambda: self.so_far(under_way=True))
         loop: Any = loop_of(training.env)
         self.loop: Loop = loop(
             training.env, training.horizon, len(self.blocks), options.rollout_workers, training.count, self.stop
@@ -161,12 +161,18 @@ class Blocks:
             device = self.loop.place(number)
             block, states, rows = start(self.loop, self.blocks[number], self.budget, self.reached.get(number), device)
             self.reached[number] = Reached(states, tuple(rows))
-            pause = self.options.pause or self.budget.trajectories
+            if self.options.keeper and rows:
+                self.options.keeper.reach(number, states, rows)
+            pause = self.budget.trajectories if self.options.pause is None else self.options.pause
+            reported = number in self.logged
             for after, new in chunks(self.loop, block, states, (self.budget, pause), device):
                 rows.append(new)
                 self.report(number, after, rows)
+                reported = True
                 if self.stop:
                     break
+            if rows and not reported:  # the budget held the first batch only
+                self.report(number, states, rows)
         except BaseException as error:  # including a second signal: the other blocks stop, and the progress is kept
             self.stop.request(None if isinstance(error, Halted) else error)
 
@@ -183,7 +189,7 @@ class Blocks:
         if self.watch.report(number, states, rows[-1]) is False:
             self.stop.request()
 
-    def so_far(self) -> Result:
+    def so_far(self, under_way: bool = False) -> Result:
         """The result of all blocks so far."""
         training, now = self.training, dict(self.reached)
         for number in range(len(self.blocks)):
@@ -196,7 +202,7 @@ class Blocks:
         if self.options.before is not None:
             table = extend(self.options.before.columns, table)
         trajectories, pause = self.budget.trajectories, self.options.pause
-        whole = not self.stop and (pause is None or pause >= trajectories)
+        whole = not under_way and not self.stop and (pause is None or pause >= trajectories)
         return training.result(trajectories, table, states, time.perf_counter() - self.began, whole)
 
 
@@ -237,8 +243,14 @@ def chunks(
                 more = bool(more)
             if len(waiting) > (1 if more and loop.goes_ahead else 0):
                 reached, rows = waiting.popleft()
-                if (found := rows.result()) is not None:
-                    yield reached, found
+                if (found := rows.result()) is None:
+                    continue
+                if more and not found.live.any():
+                    raise InputError(
+                        "the schedule asks for a batch that is not in its `unit`: list large and small batches there, as "
+                        "schedules.Every does."
+                    )
+                yield reached, found
 
 
 def on_device(numbers: Any, device: jax.Device | None) -> Any:
