@@ -125,7 +125,7 @@ def main() -> None:
         text = file.read_text() if file.exists() else "# Versions\n\n<!-- table -->\n<!-- end of table -->\n"
         before, after = text.split("<!-- table -->")[0], text.split("<!-- end of table -->")[1]
         file.write_text(f"{before}<!-- table -->\n{table}\n<!-- end of table -->{after}")
-    sys.exit(any("failed" in cell or "not installed" in cell for line in lines for cell in line))
+    sys.exit(any("failed" in cell or "not installed" in cell or cell == "not found" for line in lines for cell in line))
 
 
 if __name__ == "__main__":

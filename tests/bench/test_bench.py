@@ -78,7 +78,7 @@ def test_stored_shown_again_and_compared(command, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--tables", "trainings"), "training"),
+        (("--tables", "trainings"), "did you mean 'training'?"),
         (("--against", "nowhere.json"), "there is no file nowhere.json; expected a result of `stormpg bench`"),
         (("--load", "README.md"), "README.md is not JSON"),
     ],

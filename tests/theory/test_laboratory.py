@@ -369,7 +369,7 @@ def test_advice_trains(variant, tmp_path, command):
         (("chain", "--epsilon", "0"), "epsilon is 0"),
         (("chain", "--epsilon", "0.1", "--eta", "0.1"), "the adviser chooses eta itself"),
         (("chain", "--epsilon", "0.1", "--variant", "best"), "variant"),
-        (("nowhere", "--epsilon", "0.1"), "nowhere"),
+        (("nowhere", "--epsilon", "0.1"), "unknown environment 'nowhere'"),
     ],
 )
 def test_bad_questions_to_the_adviser(arguments, message, tmp_path, command):
