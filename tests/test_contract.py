@@ -105,7 +105,7 @@ class LastTwo:
     """g_t = d^{mixture}(ξ_t): each trajectory of both batches is treated as sampled by the mixture of both policies."""
 
     def init(self, params, blank):
-        return blank(4)
+        return blank()
 
     def wants(self, here, memory):
         return (Sample(here.n),)

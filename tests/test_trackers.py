@@ -114,9 +114,9 @@ def test_any_combination_runs():
     np.testing.assert_array_equal(result.columns["trajectories"][:7], [6, 9, 12, 18, 21, 24, 30])
 
 
-def test_svrg_within_checks_the_schedule():
-    """Its S0 is given twice, to the tracker and to the schedule."""
-    for schedule in (schedules.every(2, 6, 7), schedules.every(2, 5, 2)):
-        wrong = Algorithm(ESTIMATOR, trackers.svrg_within(6, 2), schedule, optax_step(0.01))
-        with pytest.raises(InputError, match="svrg_within was made for S0 = 6"):
-            stormpg.train("chain", wrong, trajectories=20, seeds=1, horizon=3)
+def test_a_part_is_not_larger_than_the_whole():
+    with pytest.raises(InputError, match="B is 7 and S0 is 6; a batch drawn from the large one cannot be larger"):
+        stormpg.svrpo(S0=6, B=7)
+    own = Algorithm(ESTIMATOR, trackers.svrg_within(), schedules.every(2, 6, 7), optax_step(0.01))
+    with pytest.raises(InputError, match="B is 7 and S0 is 6"):
+        stormpg.train("chain", own, trajectories=20, seeds=1, horizon=3)

@@ -158,9 +158,10 @@ def svrpo(
     The m small batches of size B are drawn from the S0 trajectories of the snapshot, so they sample no trajectories, and
     d(ξ̃) has weight 1; d(ξ) is the gradient of the surrogate. δ (`delta`) bounds the KL divergence of each step.
     """
+    trackers.check_part(B, S0)
     return Algorithm(
         surrogate(gpomdp_estimator(gamma, baseline)),
-        trackers.svrg_within(S0, B),
+        trackers.svrg_within(),
         schedules.every(m, S0, B),
         steps.natural_gradient(delta, damping),
     )

@@ -113,7 +113,7 @@ class Tracker(Protocol):
     """How g_t follows ∇L(ξ_t). A tracker should be a `record`, so that its floats are traced."""
 
     def init(self, params: Tree, blank: "Blank") -> Tree:
-        """The memory before the first batch: any pytree. `blank(n)` is an empty batch, for a memory that holds batches."""
+        """The memory before the first batch: any pytree. `blank()` is an empty batch, for a memory that holds batches."""
 
     def wants(self, here: Here, memory: Tree) -> tuple[Sample, ...]:
         """The batches to sample. Their sizes may only depend on `here.n` and `here.large`."""
@@ -123,7 +123,8 @@ class Tracker(Protocol):
 
 
 class Blank(Protocol):
-    def __call__(self, n: int) -> Batch: ...
+    def __call__(self, n: int | None = None) -> Batch:
+        """An empty batch of n trajectories; None: of the size of a large one."""
 
 
 class Step(Protocol):

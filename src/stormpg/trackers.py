@@ -92,27 +92,31 @@ class Snapshot(NamedTuple):
 class Within:
     """SVRG within the large batch: small batches are drawn from it and sample no trajectories. d(ξ̃) has weight 1."""
 
-    S0: int = static()
-
     def init(self, params: Tree, blank: Blank) -> Snapshot:
-        return Snapshot(blank(self.S0), jax.tree.map(jnp.zeros_like, params))
+        return Snapshot(blank(), jax.tree.map(jnp.zeros_like, params))
 
     def wants(self, here: Here, memory: Snapshot) -> tuple[Sample, ...]:
         return (Sample(here.n),) if here.large else ()
 
     def track(self, here: Here, batches: tuple[Batch, ...], memory: Snapshot) -> Tracked:
-        if here.n > self.S0 or (here.large and here.n < self.S0):
-            raise InputError(f"the schedule has a batch of {here.n} trajectories, and svrg_within was made for S0 = {self.S0}.")
         if here.large:
             (batch,) = batches
             g = here.estimate(here.params, batch).gradient
             return Tracked(g, Snapshot(batch, g), batch)
-        chosen = jax.random.permutation(here.key("subset"), self.S0)[: here.n]
         whole = memory.batch
+        S0 = len(whole.trajectories.reward)
+        check_part(here.n, S0)
+        chosen = jax.random.permutation(here.key("subset"), S0)[: here.n]
         batch = whole._replace(trajectories=jax.tree.map(lambda x: x[chosen], whole.trajectories))
         now = here.estimate(here.params, batch)
         then = here.estimate(whole.sampled_at, batch, now.baseline)
         return Tracked(corrected(now.gradient, then.gradient, memory.gradient), memory, batch, now.weight, states=whole)
+
+
+def check_part(B: int, S0: int) -> None:
+    """Raise InputError if a batch of B cannot be drawn from one of S0."""
+    if B > S0:
+        raise InputError(f"B is {B} and S0 is {S0}; a batch drawn from the large one cannot be larger.")
 
 
 def plain() -> Plain:
@@ -125,11 +129,9 @@ def svrg() -> Corrected:
     return Corrected(as_float(0.0), "snapshot")
 
 
-def svrg_within(S0: int, B: int) -> Within:
+def svrg_within() -> Within:
     """g_t = d^{ξ̃}(ξ_t) + g̃ − d(ξ̃) on B of the S0 trajectories of the last large batch."""
-    if B > S0:
-        raise InputError(f"B is {B} and S0 is {S0}; a batch drawn from the large one cannot be larger.")
-    return Within(S0)
+    return Within()
 
 
 def sarah() -> Corrected:

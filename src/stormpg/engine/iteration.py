@@ -50,10 +50,14 @@ def begin(setup: Setup, seed: Any) -> State:
     key, algorithm = jax.random.key(seed), setup.algorithm
     params = setup.policy.init(jax.random.fold_in(key, START))
     zero = jnp.zeros((), dtype=int)
+
+    def blank(n: int | None = None) -> Batch:
+        return empty_batch(setup.env, setup.policy, params, algorithm.schedule.S0 if n is None else n, setup.horizon)
+
     return State(
         key=key,
         params=params,
-        memory=algorithm.tracker.init(params, lambda n: empty_batch(setup.env, setup.policy, params, n, setup.horizon)),
+        memory=algorithm.tracker.init(params, blank),
         step=algorithm.step.init(params),
         schedule=algorithm.schedule.init(),
         uniform=params,
