@@ -14,7 +14,7 @@ from stormpg.engine.compiled_loop import Chunk
 from stormpg.engine.iteration import Setup, State, begin, due, learn, unfinished, wanted, wanted_sizes
 from stormpg.engine.metrics import Row
 from stormpg.envs.base import OutsideEnvironment
-from stormpg.errors import Forecast, InputError
+from stormpg.errors import Forecast
 from stormpg.machine.stopping import Stop
 from stormpg.pytrees import Tree
 from stormpg.sampling.episodes import Sampler, with_log_probs
@@ -105,10 +105,8 @@ class PythonLoop:
         if not going():
             return Chunk(0, states, None, False)
         state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
-        if rows is None:
-            raise InputError("the schedule asks for a batch that is not in its `unit`: list large and small batches there.")
         states, rows = jax.tree.map(lambda x: x[None], (state, rows))
-        return Chunk(1, states, rows, going())
+        return Chunk(int(rows is not None), states, rows, going())
 
     def follow(
         self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget

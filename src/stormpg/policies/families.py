@@ -19,6 +19,7 @@ A fixed σ is a setting, not a parameter: ξ holds only what the gradient update
 σ = 1 is half the range in any units. With bounds ±1 this is the action itself, and nothing is scaled.
 """
 
+import abc
 import dataclasses
 import functools
 import math
@@ -100,13 +101,18 @@ class Gaussian:
         return (jnp.log(b / a) + (a * a + gap * gap) / (2 * b * b) - 0.5).sum()
 
 
-class SoftMax:
+class SoftMax(abc.ABC):
     """What both families on logits share. A subclass says how logits are arranged: the last axis is that of one choice."""
 
     logits: Network
 
+    @abc.abstractmethod
     def arranged(self, logits: Array) -> Array:
-        raise NotImplementedError
+        """Return the logits with one choice on the last axis."""
+
+    @abc.abstractmethod
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
+        """Return Gumbel noise for the logits."""
 
     def chance(self, logits: Array, action: Array) -> Array:
         """Return the log-probability of an action under these logits."""
@@ -122,9 +128,6 @@ class SoftMax:
 
     def sample(self, params: Tree, key: Array, observation: Array) -> Array:
         return self.act(params, observation, self.noise(key, ()))
-
-    def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
-        raise NotImplementedError
 
     def log_prob(self, params: Tree, observation: Array, action: Array) -> Array:
         return self.chance(self.logits.apply(params["logits"], observation), action)

@@ -243,14 +243,14 @@ def chunks(
                 more = bool(more)
             if len(waiting) > (1 if more and loop.goes_ahead else 0):
                 reached, rows = waiting.popleft()
-                if (found := rows.result()) is None:
-                    continue
-                if more and not found.live.any():
+                found = rows.result()
+                if more and (found is None or not found.live.any()):
                     raise InputError(
                         "the schedule asks for a batch that is not in its `unit`: list large and small batches there, as "
                         "schedules.Every does."
                     )
-                yield reached, found
+                if found is not None:
+                    yield reached, found
 
 
 def on_device(numbers: Any, device: jax.Device | None) -> Any:
