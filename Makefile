@@ -64,7 +64,8 @@ peers: .peers/installed .peers-jax/installed
 .peers/installed:
 	$(PYTHON) -m venv .peers
 	.peers/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
-	.peers/bin/pip install --quiet --disable-pip-version-check "stable-baselines3>=2.4" "gymnasium[mujoco]"
+	.peers/bin/pip install --quiet --disable-pip-version-check "stable-baselines3>=2.4" sb3-contrib swig
+	.peers/bin/pip install --quiet --disable-pip-version-check "gymnasium[mujoco,box2d]"
 	touch $@
 
 .peers-jax/installed:

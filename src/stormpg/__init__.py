@@ -18,6 +18,7 @@ from stormpg.algorithms import (
     storm_pg,
     svrpg,
     svrpo,
+    window_npg,
 )
 from stormpg.contract import Here, Sample, Tracked
 from stormpg.engine.iteration import State
@@ -109,4 +110,5 @@ __all__ = [
     "testing",
     "trackers",
     "train",
+    "window_npg",
 ]

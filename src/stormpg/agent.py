@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
+from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm
 from stormpg.engine.budget import LIMIT, Budget
 from stormpg.envs import Box, as_environment
 from stormpg.envs.base import AnyEnvironment, action_bounds
@@ -22,7 +22,7 @@ from stormpg.errors import InputError, choose, nearest
 from stormpg.evaluate import Evaluation, evaluate
 from stormpg.machine.stopping import add_note
 from stormpg.policies.acting import actor
-from stormpg.policies.constructors import KINDS, policy_for, usual_kind
+from stormpg.policies.constructors import KINDS, policy_of_algorithm, usual_kind
 from stormpg.pytrees import Tree, traceable
 from stormpg.runs import run_folder
 from stormpg.runs.logs import Logger, open_logs
@@ -40,7 +40,8 @@ class Agent:
     env         a name, an environment, or a Gymnasium environment, vector environment or factory
     algorithm   its name, or the result of its constructor
     seed        of the initial parameters and of all sampling
-    policy      `policy_for(env)` by default; a policy, or one of the kinds of `policy_for`
+    policy      a policy, or one of the kinds of `policy_for`; by default `policy_for(env)` with the settings that the algorithm
+                recommends
     horizon     H; the horizon of the environment by default
     settings    settings of the algorithm, such as eta and B, if it is given by name; and settings of `policy_for`, such as
                 sigma, hidden and normalise, if `policy` is not a policy object
@@ -49,7 +50,7 @@ class Agent:
     def __init__(
         self,
         env: Any,
-        algorithm: Algorithm | str = "storm-pg",
+        algorithm: Algorithm | str = DEFAULT,
         seed: int = 0,
         policy: Any = None,
         horizon: int | None = None,
@@ -60,7 +61,8 @@ class Agent:
         horizon = None if horizon is None else whole("horizon", horizon)
         of_algorithm, of_policy = _parted(env, algorithm, policy, settings)
         algorithm = make_algorithm(algorithm, **of_algorithm) if isinstance(algorithm, str) else algorithm
-        policy = policy_for(env, policy, **of_policy) if policy is None or isinstance(policy, str) else policy
+        if policy is None or isinstance(policy, str):
+            policy = policy_of_algorithm(env, algorithm.policy.content, policy, **of_policy)
         self.training = check_training(env, [algorithm], [policy], [seed], horizon)
         self._result: Callable[[], Result] | None = None
         self._blocks, self._drawn = 0, np.empty(0)

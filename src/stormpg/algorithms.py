@@ -1,6 +1,7 @@
-"""The algorithms of the paper's Table 1: each one combines an estimator, a tracker, a schedule and a step.
+"""The algorithms: each one combines an estimator, a tracker, a schedule and a step.
 
-The defaults are those of the paper's Table 2 (Cart-Pole), for the algorithms it lists. Symbols: η is `eta`, α (also written
+Those of the paper's Table 1 have the defaults of its Table 2 (Cart-Pole), where it lists them. `window_npg` is the default of
+the library. Symbols: η is `eta`, α (also written
 a) is `alpha`, γ is `gamma`; S0, B and m keep their names.
 
 Common settings: baseline (see `estimators`); optimizer: the name of an optax optimiser, a function from a learning rate to
@@ -19,7 +20,7 @@ import optax
 from stormpg import schedules, steps, trackers
 from stormpg.contract import Step, Tracker
 from stormpg.errors import InputError, choose, nearest
-from stormpg.estimators import Estimator, surrogate
+from stormpg.estimators import Estimator, gae, surrogate
 from stormpg.estimators import gpomdp as gpomdp_estimator
 from stormpg.estimators import pgt as pgt_estimator
 from stormpg.estimators import reinforce as reinforce_estimator
@@ -39,6 +40,7 @@ class Algorithm:
     schedule: Schedule
     step: Step
     name: str = static(default="custom")
+    policy: Aside = static(default_factory=lambda: Aside({}))  # recommended settings of `policy_for`, used if none is given
     note: Aside = static(default_factory=lambda: Aside({}))
 
     @property
@@ -49,6 +51,7 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
+DEFAULT = "window-npg"  # what `train`, `Agent` and the command use if no algorithm is given
 
 
 def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algorithm]]:
@@ -236,3 +239,34 @@ def storm_pg(
         schedules.once(S0, B),
         steps.optax_step(eta, optimizer, decay, decay_every),
     )
+
+
+@algorithm("window-npg")
+def window_npg(
+    K: int = 16,
+    B: int = 3,
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    critic_share: float = 0.3,
+    kappa: float = 2.0,
+    delta: float = 0.02,
+    damping: float = 0.1,
+) -> Algorithm:
+    """Windowed natural policy gradient, the default: the last K batches of B trajectories, and a trust region.
+
+    Each step is along (F + damping)⁻¹ g_t, with g_t and F from the whole window, see `trackers.blend` and `steps.within`. g_t
+    mixes GPOMDP, discounted from each step on, with GAE(λ) (`lam`), whose prior share is `critic_share`. The policy moves by at
+    most max(κ/L, δ) nats a step (`kappa`, `delta`), L the mean length of an episode, and by less if g_t is mostly noise.
+    """
+    made = Algorithm(
+        gpomdp_estimator(gamma, from_now=True),
+        trackers.blend(K, gae(gamma, lam), critic_share),
+        schedules.always(B),
+        steps.within(steps.natural(LONG, damping), kappa, delta),
+    )
+    return dataclasses.replace(made, policy=Aside(EXPLORING))
+
+
+LONG = 100.0  # a step size at which the trust region sets the length of a step
+# Starts near a policy that ignores the state, and keeps σ large for long: what has not been tried cannot be learned.
+EXPLORING = {"learn_sigma": True, "sigma_step": 0.005, "output_scale": 0.01, "normalise": "large"}

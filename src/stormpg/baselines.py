@@ -5,12 +5,16 @@ it is independent of them, and the estimate is exactly unbiased for every batch 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from numpy.polynomial.legendre import legvander
 
 from stormpg.errors import InputError, choose, nearest
+from stormpg.scores import fold_blocks
 from stormpg.trajectories import Trajectories
 
 BASELINES = {  # the baselines of each estimator
@@ -52,6 +56,22 @@ def leave_one_out_sum(x: Array) -> Array:
     return jnp.tensordot(1 - jnp.eye(x.shape[0], dtype=x.dtype), x, axes=1)
 
 
+def from_other_groups(x: Array, places: int) -> Array:
+    """The sum of x over all trajectories outside the own group, for a window of `places` batches of B: [n, ...] to [n, ...].
+
+    The i-th trajectories of all batches form group i. What is computed from the other groups is the same for all of them and
+    independent of each, so a baseline made from it keeps the estimate over the window unbiased. With one batch this is
+    leave-one-out.
+    """
+    own = x.reshape(places, -1, *x.shape[1:]).sum(axis=0)
+    return for_all_batches(leave_one_out_sum(own), places)
+
+
+def for_all_batches(x: Array, places: int) -> Array:
+    """The values of all groups, [B, ...], for every trajectory of a window, [n, ...]."""
+    return jnp.tile(x, (places, *(1 for _ in x.shape[1:])))
+
+
 def optimal(score_sum: Array, signal: Array) -> Array:
     """Peters and Schaal 2008: b = E[C² x] / E[C²] for each step and each parameter, the variance-minimising constant.
 
@@ -76,13 +96,53 @@ def fit_values(trajectories: Trajectories, to_come: Array) -> Array:
     x = jax.vmap(features)(trajectories.observation) * trajectories.mask[:, :, None]
     gram = leave_one_out_sum(jnp.einsum("nhf,nhg->nfg", x, x))
     moment = leave_one_out_sum(jnp.einsum("nhf,nh->nf", x, to_come))
+    return jnp.einsum("nhf,nf->nh", x, jax.vmap(partial(solve_ridge, RIDGE))(gram, moment))
 
-    def solve(gram: Array, moment: Array) -> Array:
-        # The ridge grows with the data: otherwise rounding errors would dominate the pivots in float32.
-        ridge = RIDGE * (1 + jnp.trace(gram) / len(gram)) * jnp.eye(len(gram), dtype=gram.dtype)
-        return eliminate(gram + ridge, moment)
 
-    return jnp.einsum("nhf,nf->nh", x, jax.vmap(solve)(gram, moment))
+def solve_ridge(ridge: float, gram: Array, moment: Array) -> Array:
+    """The coefficients of a ridge regression."""
+    # The ridge grows with the data: otherwise rounding errors would dominate the pivots in float32.
+    diagonal = ridge * (1 + jnp.trace(gram) / len(gram)) * jnp.eye(len(gram), dtype=gram.dtype)
+    return eliminate(gram + diagonal, moment)
+
+
+CLIP = 5.0  # of standardised observations: the squares of rare large ones would dominate the fit
+WINDOW_RIDGE = 1e-4
+DEGREE = 6  # of Legendre polynomials in t: enough for the values of an episode in which every step has the same reward
+
+
+def state_values(trajectories: Trajectories, to_come: Array, places: int) -> Array:
+    """V(s_h, h), [n, H], 0 after the end: ridge regression of the reward to come, fitted to the other groups of a window.
+
+    Features: s, s², and polynomials in t up to degree 6, with s standardised over the whole window and clipped. See
+    `from_other_groups`.
+    """
+    mask, live = trajectories.mask, trajectories.mask.sum()
+    n, horizon = mask.shape
+    s = trajectories.observation.reshape(n, horizon, -1).astype(to_come.dtype)
+    shift = jnp.einsum("nhd,nh->d", s, mask) / live
+    spread = jnp.sqrt(jnp.einsum("nhd,nh->d", (s - shift) ** 2, mask) / live + 1e-8)
+    powers = legvander(np.linspace(-1, 1, horizon), DEGREE).astype(s.dtype)
+    time = jnp.broadcast_to(powers, (n, *powers.shape))
+
+    def described(s: Array, time: Array, mask: Array) -> Array:
+        s = jnp.clip((s - shift) / spread, -CLIP, CLIP)
+        return jnp.concatenate((s, s**2, time), axis=-1) * mask[:, :, None]
+
+    def fit(sums: tuple[Array, Array], block: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[()]]:
+        *about, target = block
+        x = described(*about)
+        x, target = (y.reshape(places, -1, *y.shape[1:]) for y in (x, target))
+        return (sums[0] + jnp.einsum("kbhf,kbhg->bfg", x, x), sums[1] + jnp.einsum("kbhf,kbh->bf", x, target)), ()
+
+    groups, size = n // places, 2 * s.shape[-1] + DEGREE + 1
+    nothing = jnp.zeros((groups, size, size), s.dtype), jnp.zeros((groups, size), s.dtype)
+    sums = fold_blocks(fit, nothing, (s, time, mask, to_come * mask), mask)[0]
+    theta = jax.vmap(partial(solve_ridge, WINDOW_RIDGE))(*(leave_one_out_sum(x) for x in sums))
+    theta = for_all_batches(theta, places)
+    predict = lambda none, block: (none, jnp.einsum("nhf,nf->nh", described(*block), theta))
+    values: Array = fold_blocks(predict, (), (s, time, mask), mask)[1]
+    return values
 
 
 def eliminate(matrix: Array, right: Array) -> Array:

@@ -97,6 +97,11 @@ class Here(Moment):
         on_policy = params is batch.sampled_at
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy)
 
+    def estimate_each(self, params: Tree, batch: Batch, baseline: Any = None) -> Estimate:
+        """As `estimate`, with the gradient d_i^{ξ'}(ξ) of each trajectory: its leaves are [n, ...]."""
+        on_policy = params is batch.sampled_at
+        return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy, each=True)
+
     def pool(self, batches: tuple[Batch, ...]) -> Batch:
         """Join batches into one: each trajectory is treated as sampled by the mixture of all their policies.
 

@@ -11,10 +11,14 @@ weight of a trajectory sampled under ξ', and C_h = Σ_{t≤h} S_t. Each estimat
 | REINFORCE | C_{H−1}   | w_{H−1} R(τ), once         | (4)                                     |
 | PGT       | S_h       | Σ_{k≥h} w_k γ^k r_k        | Sutton et al. 2000                      |
 
+`gae` is the exception: S_h times an advantage made with a fitted value function V. It is biased, and so are the others with
+`from_now`, which discounts rewards from the step that is scored, γ^{h−t}, instead of from the start, γ^h.
+
 With w = 1 it is d_i(ξ). For every estimator the result is Σ_t c_t S_t with coefficients c_t that do not depend on the scores,
 so one backward pass gives the mean over the batch.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -22,11 +26,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from stormpg.baselines import baseline_of, check_baseline
+from stormpg.baselines import baseline_of, check_baseline, from_other_groups, state_values
 from stormpg.errors import InputError
 from stormpg.pytrees import Tree, as_float, record, static
-from stormpg.scores import log_probs_in_blocks, score_sum
-from stormpg.trajectories import Trajectories, discounted
+from stormpg.scores import log_probs_in_blocks, score_sum, score_sums
+from stormpg.trajectories import Trajectories, Weights, discounted, sums_to_come
 
 
 @record
@@ -37,11 +41,17 @@ class Estimator:
     name: str = static()
     baseline: str = static(default="time")
     weighting: str = static(default="cumulative")  # or "step", for the surrogate of trust-region methods
+    from_now: bool = static(default=False)  # discount from the step that is scored, not from the start
+    lam: Array | None = None  # λ of `gae`
 
 
-def gpomdp(gamma: float, baseline: str = "time") -> Estimator:
-    """GPOMDP (Baxter and Bartlett 2001), the paper's equation (5): b_h depends on the time h alone."""
-    return _estimator("gpomdp", gamma, baseline)
+def gpomdp(gamma: float, baseline: str = "time", from_now: bool = False) -> Estimator:
+    """GPOMDP (Baxter and Bartlett 2001), the paper's equation (5): b_h depends on the time h alone.
+
+    `from_now`: rewards are discounted by γ^{h−t} instead of γ^h, so that late steps of long episodes count as much as early
+    ones. For γ < 1 this is biased.
+    """
+    return dataclasses.replace(_estimator("gpomdp", gamma, baseline), from_now=from_now)
 
 
 def reinforce(gamma: float, baseline: str = "time") -> Estimator:
@@ -54,13 +64,25 @@ def pgt(gamma: float, baseline: str = "time") -> Estimator:
     return _estimator("pgt", gamma, baseline)
 
 
+def gae(gamma: float, lam: float = 0.95) -> Estimator:
+    """Generalised advantage estimation (Schulman et al. 2016): S_t Σ_{h≥t} (γλ)^{h−t} (r_h + γ V(s_{h+1}) − V(s_h)).
+
+    V is linear in features of state and time and fitted to other trajectories. The estimate is biased: V has errors, rewards
+    are discounted from t on, and importance weights are those of single steps. See docs/algorithms.md for how much.
+    """
+    if not isinstance(lam, jax.core.Tracer) and not 0 <= lam <= 1:
+        raise InputError(f"lam is {lam}; expected a number in [0, 1].")
+    made = dataclasses.replace(_estimator("pgt", gamma, "value"), name="gae", weighting="step", from_now=True)
+    return dataclasses.replace(made, lam=as_float(lam))
+
+
 def surrogate(estimator: Estimator) -> Estimator:
     """The gradient of mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, as used by trust-region methods. On-policy it is the same estimator.
 
     The weight is that of a single step, not of the trajectory. Off-policy it is therefore biased: the states are those of ξ'.
     """
     check_scalar(estimator)
-    return Estimator(estimator.gamma, estimator.name, estimator.baseline, weighting="step")
+    return dataclasses.replace(estimator, weighting="step")
 
 
 def check_scalar(estimator: Estimator) -> None:
@@ -101,54 +123,95 @@ def estimate(
     trajectories: Trajectories,
     baseline: Any = None,
     on_policy: bool = False,
+    each: bool = False,
 ) -> Estimate:
     """As `gradient`, and also return the weights and the baseline.
 
     `baseline`: that of an earlier estimate on the same batch, so that both terms of a correction share it.
     `on_policy`: `params` sampled the batch, so that all weights are exactly 1 and are not computed.
+    `each`: one gradient for each trajectory, with leaves [n, ...], instead of their mean.
     """
     n = trajectories.reward.shape[0]
     if on_policy:
         ratio = jnp.zeros_like(trajectories.log_prob)
     else:
         ratio = log_probs_in_blocks(policy, params, trajectories) - trajectories.log_prob
-    weight = jnp.exp(jnp.cumsum(ratio, axis=1))
+    weights = Weights(jnp.exp(ratio), jnp.exp(jnp.cumsum(ratio, axis=1)))
     if baseline is None:
         baseline = _baseline(estimator, policy, params, trajectories)
-    if estimator.weighting == "step":
-        coefficient = jnp.exp(ratio) * advantage(estimator, trajectories, jnp.ones_like(weight), baseline)
-    else:
-        coefficient = advantage(estimator, trajectories, weight, baseline)
+    coefficient = coefficients(estimator, trajectories, weights, baseline)
+    if each:
+        check_scalar(estimator)
+        sums = score_sums(policy, params, trajectories, (coefficient * trajectories.mask)[None], n)
+        return Estimate(jax.tree.map(lambda x: x[0], sums), weights.cumulative, baseline)
     total = score_sum(policy, params, trajectories, coefficient * trajectories.mask / n)
     if estimator.baseline == "optimal":
-        total = _subtract_componentwise(estimator, policy, params, trajectories, weight, baseline, total)
-    return Estimate(total, weight, baseline)
+        total = _subtract_componentwise(estimator, policy, params, trajectories, weights.cumulative, baseline, total)
+    return Estimate(total, weights.cumulative, baseline)
+
+
+def coefficients(estimator: Estimator, trajectories: Trajectories, weights: Weights, baseline: Any) -> Array:
+    """The coefficients c_t, [n, H], with mean_i d_i = mean_i Σ_t c_t S_t, without a componentwise baseline."""
+    if estimator.weighting == "step":
+        return weights.step * advantage(estimator, trajectories, jnp.ones_like(weights.step), baseline)
+    return advantage(estimator, trajectories, weights.cumulative, baseline)
+
+
+def window_coefficients(estimator: Estimator, trajectories: Trajectories, weights: Weights, places: int) -> Array:
+    """The coefficients c_t for a window of `places` batches, with baselines from the other groups: see `from_other_groups`.
+
+    A baseline b_h is the mean signal under the weights. The sum over the window is not divided by its size.
+    """
+    return coefficients(estimator, trajectories, weights, _window_baseline(estimator, trajectories, weights, places))
+
+
+def _window_baseline(estimator: Estimator, trajectories: Trajectories, weights: Weights, places: int) -> Any:
+    if estimator.baseline == "none":
+        return jnp.zeros_like(trajectories.reward)
+    if estimator.name == "gae":
+        return state_values(trajectories, _to_come(estimator, trajectories.reward), places)
+    if estimator.baseline != "time":
+        raise InputError(f"a window cannot use the baseline {estimator.baseline!r}: use 'time' or 'none'.")
+    present = trajectories.mask[:, :1]
+    weight = present * (weights.step if estimator.weighting == "step" else weights.cumulative)
+    signal = _signal(estimator, trajectories, jnp.ones_like(weight))
+    above, below = (from_other_groups(x, places) for x in (weight * signal, weight))
+    return jnp.where(below > 0, above / jnp.where(below > 0, below, 1.0), 0.0)
 
 
 def advantage(estimator: Estimator, trajectories: Trajectories, weight: Array, baseline: Any) -> Array:
-    """The coefficients c_t, [n, H], with mean_i d_i = mean_i Σ_t c_t S_t, without a componentwise baseline."""
+    """The coefficients c_t, [n, H], for these weights w_h."""
+    if estimator.name == "gae":
+        ahead = jnp.pad(baseline[:, 1:], ((0, 0), (0, 1)))
+        surprise = trajectories.mask * (trajectories.reward + estimator.gamma * ahead - baseline)
+        assert estimator.lam is not None, "gae has a λ"
+        return sums_to_come(surprise, estimator.gamma * estimator.lam)
     b = 0.0 if estimator.baseline in ("none", "optimal") else baseline
     term = _signal(estimator, trajectories, weight) - weight * b
-    return term if estimator.name == "pgt" else _to_come(term)
+    return term if estimator.name == "pgt" else _to_come(estimator, term)
 
 
 def _signal(estimator: Estimator, trajectories: Trajectories, weight: Array) -> Array:
     """The weighted signal of each step, [n, H]."""
-    reward = discounted(trajectories, estimator.gamma)
+    reward = trajectories.reward if estimator.from_now else discounted(trajectories, estimator.gamma)
     if estimator.name == "gpomdp":
         return weight * reward
     if estimator.name == "pgt":
-        return _to_come(weight * reward)
+        return _to_come(estimator, weight * reward)
     return jnp.zeros_like(reward).at[:, -1].set(weight[:, -1] * reward.sum(axis=1))  # reinforce: R(τ), once
 
 
-def _to_come(x: Array) -> Array:
+def _to_come(estimator: Estimator, x: Array) -> Array:
     """Σ_{k≥h} x_k. Summing x_h times the scores up to h equals summing the score of t times x from t on."""
+    if estimator.from_now:
+        return sums_to_come(x, estimator.gamma)
     return jnp.cumsum(x[:, ::-1], axis=1)[:, ::-1]
 
 
 def _baseline(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Any:
     """b_h from the batch. Each trajectory gets it from the others, which keeps the estimate unbiased."""
+    if estimator.name == "gae":
+        return state_values(trajectories, _to_come(estimator, trajectories.reward), 1)
     signal = _signal(estimator, trajectories, jnp.ones_like(trajectories.reward))
     return baseline_of(estimator.baseline, trajectories, signal, lambda: _score_sums(estimator, policy, params, trajectories))
 

@@ -5,7 +5,7 @@ cost nothing. The results equal the plain sums up to the order of additions.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,8 @@ from stormpg import kernels
 from stormpg.policies.families import log_probs_of
 from stormpg.pytrees import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
+
+T = TypeVar("T")
 
 SHORT = 100  # up to this horizon the plain sums are faster: nothing is computed twice
 
@@ -39,13 +41,13 @@ def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -
     horizon = trajectories.mask.shape[1]
     if horizon <= SHORT:
         return log_probs(policy, params, trajectories)
-    padded = _whole_blocks(trajectories)
+    padded = whole_blocks(trajectories, horizon)
 
     def block(number: Array, values: Array) -> Array:
         new = log_probs(policy, params, _block(padded, number))
         return jax.lax.dynamic_update_slice_in_dim(values, new, number * BLOCK, axis=1)
 
-    values: Array = jax.lax.fori_loop(0, _live_blocks(padded), block, jnp.zeros_like(padded.reward))
+    values: Array = jax.lax.fori_loop(0, live_blocks(padded.mask), block, jnp.zeros_like(padded.reward))
     return values[:, :horizon]
 
 
@@ -62,9 +64,58 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
 
     if trajectories.mask.shape[1] <= SHORT:
         return of(weighted)
-    padded = _whole_blocks(weighted)
+    padded = whole_blocks(weighted, trajectories.mask.shape[1])
     nothing = jax.tree.map(jnp.zeros_like, params)
-    return jax.lax.fori_loop(0, _live_blocks(padded), lambda number, total: add(total, of(_block(padded, number))), nothing)
+    return jax.lax.fori_loop(0, live_blocks(padded.mask), lambda number, total: add(total, of(_block(padded, number))), nothing)
+
+
+def score_sums(policy: Any, params: Tree, trajectories: Trajectories, coefficients: Array, parts: int) -> Tree:
+    """`score_sum` for c sets of coefficients, [c, n, H], and for each of `parts` equal parts of the batch.
+
+    The leaves of the result are [c, parts, ...]. All sets share one forward pass.
+    """
+    size = len(trajectories.mask) // parts
+
+    def of_part(taken: Trajectories, coefficient: Array) -> Tree:
+        pull = jax.vjp(lambda params: log_probs(policy, params, taken), params)[1]
+        return jax.vmap(lambda one: pull(one)[0])(coefficient)
+
+    def of(block: tuple[Trajectories, Array]) -> Tree:
+        split = jax.tree.map(lambda x: x.reshape(parts, size, *x.shape[1:]), block)
+        return jax.vmap(lambda taken, c: of_part(taken, jnp.moveaxis(c, -1, 0)), out_axes=1)(*split)
+
+    def add_block(total: Tree, block: tuple[Trajectories, Array]) -> tuple[Tree, tuple[()]]:
+        return add(total, of(block)), ()
+
+    nothing = jax.tree.map(lambda x: jnp.zeros((len(coefficients), parts, *x.shape), x.dtype), params)
+    return fold_blocks(add_block, nothing, (trajectories, jnp.moveaxis(coefficients, 0, -1)), trajectories.mask)[0]
+
+
+def fold_blocks(body: Callable[[Tree, Tree], tuple[Tree, Tree]], carry: Tree, arrays: Tree, mask: Array) -> tuple[Tree, Tree]:
+    """A scan over the blocks of time steps, the second axis of all arrays, up to the end of the longest episode.
+
+    `body(carry, block)` returns the next carry and its outputs, [n, block, ...]. Outputs after the last block are 0.
+    """
+    horizon = mask.shape[1]
+    if horizon <= SHORT:
+        return body(carry, arrays)
+    if horizon % BLOCK:
+        carry, outputs = fold_blocks(body, carry, whole_blocks(arrays, horizon), whole_blocks(mask, horizon))
+        return carry, jax.tree.map(lambda x: x[:, :horizon], outputs)
+
+    def cut(number: Array | int) -> Tree:
+        return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, number * BLOCK, BLOCK, axis=1), arrays)
+
+    shapes = jax.eval_shape(body, carry, jax.eval_shape(cut, 0))[1]
+    outputs = jax.tree.map(lambda s: jnp.zeros((s.shape[0], horizon, *s.shape[2:]), s.dtype), shapes)
+
+    def block(number: Array, state: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
+        carry, new = body(state[0], cut(number))
+        put = lambda all, part: jax.lax.dynamic_update_slice_in_dim(all, part, number * BLOCK, axis=1)
+        return carry, jax.tree.map(put, state[1], new)
+
+    done: tuple[Tree, Tree] = jax.lax.fori_loop(0, live_blocks(mask), block, (carry, outputs))
+    return done
 
 
 def block_sum(value: Callable[[Trajectories], Array], trajectories: Trajectories) -> Array:
@@ -76,7 +127,7 @@ def block_sum(value: Callable[[Trajectories], Array], trajectories: Trajectories
     if horizon <= SHORT:
         return value(trajectories)
     parts = jax.tree.map(
-        lambda x: jnp.moveaxis(x.reshape(n, -1, BLOCK, *x.shape[2:]), 1, 0), _whole_blocks(trajectories)
+        lambda x: jnp.moveaxis(x.reshape(n, -1, BLOCK, *x.shape[2:]), 1, 0), whole_blocks(trajectories, horizon)
     )  # fmt: skip
 
     def block(total: Array, part: Trajectories) -> tuple[Array, None]:
@@ -86,11 +137,12 @@ def block_sum(value: Callable[[Trajectories], Array], trajectories: Trajectories
     return jax.lax.scan(block, jnp.zeros(()), parts)[0]
 
 
-def _whole_blocks(trajectories: Trajectories) -> Trajectories:
-    """Pad to a whole number of blocks."""
-    missing = -trajectories.mask.shape[1] % BLOCK
+def whole_blocks(arrays: T, horizon: int) -> T:
+    """Pad the second axis of all arrays, which has length `horizon`, to a whole number of blocks of time steps."""
+    missing = -horizon % BLOCK
     pad = lambda x: jnp.pad(x, ((0, 0), (0, missing), *((0, 0),) * (x.ndim - 2)))
-    return jax.tree.map(pad, trajectories) if missing else trajectories
+    padded: T = jax.tree.map(pad, arrays) if missing else arrays
+    return padded
 
 
 def _block(trajectories: Trajectories, number: Array) -> Trajectories:
@@ -98,8 +150,8 @@ def _block(trajectories: Trajectories, number: Array) -> Trajectories:
     return block
 
 
-def _live_blocks(trajectories: Trajectories) -> Array:
+def live_blocks(mask: Array) -> Array:
     """The number of blocks in which any episode still runs."""
-    starts = trajectories.mask[:, ::BLOCK].sum(axis=0)  # an episode that is alive in a block is alive at its first step
+    starts = mask[:, ::BLOCK].sum(axis=0)  # an episode that is alive in a block is alive at its first step
     count: Array = (over_runs(starts) > 0).sum()
     return count

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.algorithms import DEFAULT, Algorithm, make_algorithm
 from stormpg.engine.budget import LIMIT, Budget
 from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import InputError, tell, warn_diverged
 from stormpg.files import FORMAT, as_json
 from stormpg.machine.blocks import cut
 from stormpg.machine.stopping import add_note
-from stormpg.policies.constructors import check_policy, policy_for
+from stormpg.policies.constructors import check_policy, policy_of_algorithm
 from stormpg.runs import run_folder
 from stormpg.runs.checkpoints import CheckpointInterval, Keeper, fingerprint, last_good, owned
 from stormpg.runs.config import MOST_STEPS
@@ -28,7 +28,7 @@ from stormpg.runs.training import Blocks, Reporter, RunOptions, Training
 
 def train(
     env: Any,
-    algorithm: Algorithm | str | Sequence[Algorithm] = "storm-pg",
+    algorithm: Algorithm | str | Sequence[Algorithm] = DEFAULT,
     trajectories: int | None = None,
     seeds: int | Sequence[int] = 30,
     seed: int = 0,
@@ -49,7 +49,8 @@ def train(
     trajectories     the budget of each seed; 4000 unless `steps` is given
     seeds, seed      the number of seeds, starting at `seed`; or a list of seeds
     horizon          H; the horizon of the environment by default
-    policy           `policy_for(env)` by default; or a list with one policy for each algorithm
+    policy           by default `policy_for(env)` with the settings that the algorithm recommends; or a list with one policy for
+                     each algorithm
     out              a folder for the run
     progress         called after each chunk with a `Progress`; return False to stop
     checkpoint       how often the whole state is written to `out`; None: never
@@ -67,9 +68,8 @@ def train(
         list(algorithm) if isinstance(algorithm, Sequence) and not isinstance(algorithm, str) else [algorithm]
     )
     algorithms = [_algorithm(a) for a in algorithms]
-    policies: list[Any] = [
-        policy_for(env) if p is None else p for p in (policy if isinstance(policy, list) else [policy] * len(algorithms))
-    ]
+    given = policy if isinstance(policy, list) else [policy] * len(algorithms)
+    policies = [policy_of_algorithm(env, a.policy.content) if p is None else p for p, a in zip(given, algorithms, strict=False)]
     counted = isinstance(seeds, int | np.integer)
     numbers = list(range(whole("seed", seed, 0), seed + whole("seeds", seeds))) if counted else list(seeds)  # type: ignore[arg-type]
     training = check_training(env, algorithms, policies, numbers, horizon)

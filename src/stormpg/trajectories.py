@@ -30,6 +30,13 @@ class Batch(NamedTuple):
     sampled_at: Tree  # None for a mixture, whose density is in `trajectories.log_prob`
 
 
+class Weights(NamedTuple):
+    """Importance weights of all steps, [n, H]."""
+
+    step: Array  # of the single step
+    cumulative: Array  # w_h, of all steps up to this one
+
+
 def mixture_log_prob(log_probs: Array, shares: Array) -> Array:
     """log_prob, [n, H], of trajectories sampled by a mixture of K policies with these shares.
 
@@ -61,3 +68,21 @@ def mean_return(trajectories: Trajectories) -> Array:
 def discounted(trajectories: Trajectories, gamma: Array | float) -> Array:
     """γ^h r_h, [n, H]."""
     return trajectories.reward * gamma ** jnp.arange(trajectories.reward.shape[1], dtype=trajectories.reward.dtype)
+
+
+def sums_to_come(x: Array, factor: Array | float) -> Array:
+    """Σ_{k≥h} factor^{k−h} x_k, [n, H]: block by block, because a scan over single steps is slow."""
+    n, horizon = x.shape
+    size = min(BLOCK, horizon)
+    steps = jnp.arange(size)
+    ahead = steps[:, None] - steps  # k − h
+    within = jnp.where(ahead >= 0, factor ** jnp.maximum(ahead, 0).astype(x.dtype), 0.0)
+    after = factor ** (size - steps).astype(x.dtype)
+    blocks = jnp.pad(x, ((0, 0), (0, -horizon % size))).reshape(n, -1, size)
+
+    def block(rest: Array, part: Array) -> tuple[Array, Array]:
+        total = part @ within + rest[:, None] * after
+        return total[:, 0], total
+
+    sums = jax.lax.scan(block, jnp.zeros(n, x.dtype), jnp.moveaxis(blocks, 1, 0), reverse=True)[1]
+    return jnp.moveaxis(sums, 0, 1).reshape(n, -1)[:, :horizon]

@@ -28,7 +28,7 @@ Logs = Annotated[list[str] | None, typer.Option("--log", help="tensorboard, wand
 @with_settings
 def train_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [window-npg]")] = None,
     trajectories: Annotated[
         str | None, flag("trajectories", int, "Budget of each seed, large batches included. [4000]")
     ] = None,

@@ -37,7 +37,7 @@ DATABASE = "study.db"
 @with_settings
 def tune_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [storm-pg]")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [window-npg]")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Number of settings to try, including pruned ones.")] = 64,
     seeds: Annotated[str | None, flag("seeds", int, "Seeds of each trial, run as one batch. [16]")] = None,
     trajectories: Annotated[str | None, flag("trajectories", int, "Budget of a trial that is not pruned. [500]")] = None,

@@ -28,15 +28,27 @@ WIDEST = 1e5  # bounds with a larger half-width do not tell the useful range of 
 
 
 def gaussian(
-    mean: Any, action_dim: int, sigma: float = 1.0, learn_sigma: bool = False, *, low: Any = None, high: Any = None
+    mean: Any,
+    action_dim: int,
+    sigma: float = 1.0,
+    learn_sigma: bool = False,
+    *,
+    sigma_step: float | None = None,
+    low: Any = None,
+    high: Any = None,
 ) -> Gaussian:
     """Return a Gaussian policy whose mean is a network of yours: an (init, apply) pair or an Equinox module.
+
+    `sigma_step`: the largest change of log σ in one step, if σ is learned.
 
     `low`, `high`: bounds of the actions, one number or one per dimension. In every dimension with both bounds, the mean is then
     measured from their centre, and the mean and σ in units of their half-width.
     """
     _positive("sigma", sigma)
-    return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, scale_of(action_dim, low, high))
+    if sigma_step is not None:
+        _positive("sigma_step", sigma_step)
+    limit = None if sigma_step is None else as_float(sigma_step)
+    return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, limit, scale_of(action_dim, low, high))
 
 
 def scale_of(action_dim: int, low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
@@ -68,14 +80,17 @@ def gaussian_mlp(
     sigma: float = 1.0,
     learn_sigma: bool = False,
     *,
+    sigma_step: float | None = None,
+    output_scale: float = 1.0,
     low: Any = None,
     high: Any = None,
 ) -> Gaussian:
     """Return the paper's policy: the mean is an MLP of tanh units (by default one hidden layer of 64), and σ is fixed.
 
-    Bounds as in `gaussian`.
+    `output_scale`: a factor on the initial weights of the output layer. The rest as in `gaussian`.
     """
-    return gaussian(MLP((observation_dim, *hidden, action_dim)), action_dim, sigma, learn_sigma, low=low, high=high)
+    network = MLP((observation_dim, *hidden, action_dim), output_scale=output_scale)
+    return gaussian(network, action_dim, sigma, learn_sigma, sigma_step=sigma_step, low=low, high=high)
 
 
 def gaussian_linear(
@@ -85,11 +100,13 @@ def gaussian_linear(
     sigma: float = 1.0,
     learn_sigma: bool = False,
     *,
+    sigma_step: float | None = None,
     low: Any = None,
     high: Any = None,
 ) -> Gaussian:
-    """Return the policy of the paper's §2.3: the mean is ξᵀψ(s). Bounds as in `gaussian`."""
-    return gaussian(LinearFeatures(psi, feature_dim, action_dim), action_dim, sigma, learn_sigma, low=low, high=high)
+    """Return the policy of the paper's §2.3: the mean is ξᵀψ(s). The rest as in `gaussian`."""
+    network = LinearFeatures(psi, feature_dim, action_dim)
+    return gaussian(network, action_dim, sigma, learn_sigma, sigma_step=sigma_step, low=low, high=high)
 
 
 def categorical(logits: Any, actions: int) -> Categorical:
@@ -97,9 +114,11 @@ def categorical(logits: Any, actions: int) -> Categorical:
     return Categorical(network(logits), actions)
 
 
-def categorical_mlp(observation_dim: int, actions: int, hidden: Sequence[int] = (64,)) -> Categorical:
-    """Return a soft-max policy whose logits are an MLP of tanh units."""
-    return categorical(MLP((observation_dim, *hidden, actions)), actions)
+def categorical_mlp(
+    observation_dim: int, actions: int, hidden: Sequence[int] = (64,), *, output_scale: float = 1.0
+) -> Categorical:
+    """Return a soft-max policy whose logits are an MLP of tanh units; `output_scale` as in `gaussian_mlp`."""
+    return categorical(MLP((observation_dim, *hidden, actions), output_scale=output_scale), actions)
 
 
 def multi_categorical(logits: Any, sizes: Sequence[int]) -> MultiCategorical:
@@ -113,9 +132,14 @@ def multi_categorical(logits: Any, sizes: Sequence[int]) -> MultiCategorical:
     return MultiCategorical(network(logits), sizes)
 
 
-def multi_categorical_mlp(observation_dim: int, sizes: Sequence[int], hidden: Sequence[int] = (64,)) -> MultiCategorical:
-    """Return a policy of independent choices of these sizes whose logits are one MLP of tanh units."""
-    return multi_categorical(MLP((observation_dim, *hidden, sum(map(int, sizes)))), sizes)
+def multi_categorical_mlp(
+    observation_dim: int, sizes: Sequence[int], hidden: Sequence[int] = (64,), *, output_scale: float = 1.0
+) -> MultiCategorical:
+    """Return a policy of independent choices of these sizes whose logits are one MLP of tanh units.
+
+    `output_scale` as in `gaussian_mlp`.
+    """
+    return multi_categorical(MLP((observation_dim, *hidden, sum(map(int, sizes))), output_scale=output_scale), sizes)
 
 
 def softmax_table(states: int, actions: int) -> Categorical:
@@ -129,10 +153,10 @@ def with_one(observation: Array) -> Array:
 
 
 KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings of each
-    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "scaled", "normalise"),
-    "gaussian-linear": ("sigma", "learn_sigma", "scaled", "normalise"),
-    "categorical-mlp": ("hidden", "normalise"),
-    "multi-categorical-mlp": ("hidden", "normalise"),
+    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "sigma_step", "output_scale", "scaled", "normalise"),
+    "gaussian-linear": ("sigma", "learn_sigma", "sigma_step", "scaled", "normalise"),
+    "categorical-mlp": ("hidden", "output_scale", "normalise"),
+    "multi-categorical-mlp": ("hidden", "output_scale", "normalise"),
     "softmax-table": (),
 }
 
@@ -150,10 +174,10 @@ FAMILIES: dict[type, str] = {Box: "Gaussian", Discrete: "categorical", MultiDisc
 def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) -> Any:
     """Return the default policy for an environment's spaces, or a policy of the given kind with its settings.
 
-    Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, scaled), gaussian-linear (sigma, learn_sigma, scaled;
-    ψ(s) = (s, 1)), categorical-mlp (hidden), multi-categorical-mlp (hidden), softmax-table. All but the last also have
-    normalise (see `Normalised`). `scaled=False`: the actions of a Gaussian policy are in the environment's units, and its
-    bounds are ignored.
+    Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, sigma_step, output_scale, scaled), gaussian-linear (sigma,
+    learn_sigma, sigma_step, scaled; ψ(s) = (s, 1)), categorical-mlp and multi-categorical-mlp (hidden, output_scale),
+    softmax-table. All but the last also have normalise (see `Normalised`): true, false, or "large" for `only_large`.
+    `scaled=False`: the actions of a Gaussian policy are in the environment's units, and its bounds are ignored.
     """
     observations, actions = env.observation_space, env.action_space
     usual = usual_kind(env)
@@ -171,8 +195,16 @@ def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) ->
     size, normalise = math.prod(observations.shape), settings.pop("normalise", False)
     if kind.endswith("-mlp"):
         warn_pictures(env.name, size, (observations.low, observations.high), normalise)
+    if not isinstance(normalise, bool) and normalise != "large":
+        raise InputError(f"normalise is {normalise!r}; expected true, false or 'large'.")
     policy = _flat_policy(env, kind, size, settings)
-    return Normalised(policy, size) if normalise else policy
+    return Normalised(policy, size, only_large=normalise == "large") if normalise else policy
+
+
+def policy_of_algorithm(env: AnyEnvironment, recommended: Mapping[str, Any], kind: str | None = None, **settings: Any) -> Any:
+    """Return `policy_for` with the settings that an algorithm recommends, where this kind of policy has them."""
+    own = KINDS.get(kind or usual_kind(env), ())
+    return policy_for(env, kind, **{name: value for name, value in recommended.items() if name in own} | settings)
 
 
 def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
@@ -229,21 +261,28 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
     """
     if isinstance(policy, Normalised):
         inner = describe_policy(policy.policy)
-        return None if inner is None else {**inner, "normalise": True}
+        return None if inner is None else {**inner, "normalise": "large" if policy.only_large else True}
     if isinstance(policy, Gaussian):
         about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
+        about |= {} if policy.sigma_step is None else {"sigma_step": float(policy.sigma_step)}
         about |= {} if policy.scale is None else {"scaled": [list(part) for part in policy.scale]}
         if isinstance(policy.mean, MLP):
-            return {"kind": "gaussian-mlp", "hidden": list(policy.mean.sizes[1:-1]), **about}
+            return {"kind": "gaussian-mlp", **_describe_mlp(policy.mean), **about}
         if isinstance(policy.mean, LinearFeatures) and policy.mean.psi is with_one:
             return {"kind": "gaussian-linear", **about}
     if isinstance(policy, Categorical | MultiCategorical):
         if isinstance(policy.logits, MLP):
             kind = "categorical-mlp" if isinstance(policy, Categorical) else "multi-categorical-mlp"
-            return {"kind": kind, "hidden": list(policy.logits.sizes[1:-1])}
+            return {"kind": kind, **_describe_mlp(policy.logits)}
         if isinstance(policy.logits, LookupTable):
             return {"kind": "softmax-table"}
     return None
+
+
+def _describe_mlp(network: MLP) -> dict[str, Any]:
+    """Return the settings of a network. A factor of 1 is not written, because old descriptions do not have it."""
+    factor = {} if network.output_scale == 1.0 else {"output_scale": network.output_scale}
+    return {"hidden": list(network.sizes[1:-1]), **factor}
 
 
 def from_description(env: AnyEnvironment, about: Mapping[str, Any]) -> Any:

@@ -12,6 +12,7 @@ Optional functions:
     log_prob_rows(params, observations, actions)        `log_prob` of many rows, in the form that is fastest to differentiate
     kl(params, other, obs) = KL(π_params ‖ π_other)     required by the natural-gradient step only
     observe(params, moved, trajectories) -> params      learn from a batch other than by its gradient, such as statistics
+    limit_step(params, moved) -> params                 restrict a step from `params` to `moved`
 
 A fixed σ is a setting, not a parameter: ξ holds only what the gradient updates.
 
@@ -46,6 +47,7 @@ class Gaussian:
     mean: Network = static()
     action_dim: int = static()
     learn_sigma: bool = static(default=False)
+    sigma_step: Array | None = None  # the largest change of log σ in one step; None: not limited
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = static(default=None)
 
     def init(self, key: Array) -> Tree:
@@ -94,6 +96,13 @@ class Gaussian:
 
     def in_steps(self) -> "Gaussian":
         return dataclasses.replace(self, mean=in_steps(self.mean))
+
+    def limit_step(self, params: Tree, moved: Tree) -> Tree:
+        """Return `moved` with a change of log σ of at most `sigma_step`."""
+        if not self.learn_sigma or self.sigma_step is None:
+            return moved
+        change = jnp.clip(moved["log_sigma"] - params["log_sigma"], -self.sigma_step, self.sigma_step)
+        return {**moved, "log_sigma": params["log_sigma"] + change}
 
     def kl(self, params: Tree, other: Tree, observation: Array) -> Array:
         a, b = self.deviation(params), self.deviation(other)

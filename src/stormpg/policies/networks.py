@@ -33,6 +33,7 @@ class MLP:
 
     sizes: tuple[int, ...]  # input, hidden ..., output
     stepwise: bool = False  # compute the first layer by multiply-adds, see `in_steps`
+    output_scale: float = 1.0  # a factor on the initial weights of the output layer
 
     def init(self, key: Array) -> Tree:
         # One draw for all layers: every random draw in a program adds a third of a second to its compilation.
@@ -43,6 +44,8 @@ class MLP:
             weight = draws[used : used + rows * columns].reshape(rows, columns) * math.sqrt(6 / (rows + columns))
             layers.append({"weight": weight, "bias": jnp.zeros(columns)})
             used += rows * columns
+        if self.output_scale != 1.0:
+            layers[-1]["weight"] *= self.output_scale
         return layers
 
     def apply(self, params: Tree, observation: Array) -> Array:

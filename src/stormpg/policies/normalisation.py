@@ -27,11 +27,16 @@ class Seen(NamedTuple):
 
 @record
 class Normalised:
-    """`policy` on clip((s − mean)/deviation, ±clip). ξ is {"policy": the parameters of `policy`, "seen": the statistics}."""
+    """`policy` on clip((s − mean)/deviation, ±clip). ξ is {"policy": the parameters of `policy`, "seen": the statistics}.
+
+    `only_large`: on clip(s/max(1, root mean square of s), ±clip) instead. Small observations stay as they are: their deviation
+    grows while a policy learns, and dividing by it would change the policy.
+    """
 
     policy: Any
     observation_dim: int = static()
     clip: float = static(default=10.0)
+    only_large: bool = static(default=False)
 
     def init(self, key: Array) -> Tree:
         zeros = jnp.zeros(self.observation_dim)
@@ -40,6 +45,9 @@ class Normalised:
     def shift_and_spread(self, params: Tree) -> tuple[Array, Array]:
         """Return the mean that is subtracted and the deviation that is divided by."""
         number, mean, squares = jax.lax.stop_gradient(params["seen"])
+        if self.only_large:
+            square = squares / jnp.maximum(number, 1.0) + mean**2
+            return jnp.zeros_like(mean), jnp.sqrt(jnp.maximum(square, 1.0))
         known = number > 1
         return mean, jnp.sqrt(jnp.where(known, squares / jnp.where(known, number, 1.0), 1.0) + 1e-8)
 
@@ -78,6 +86,11 @@ class Normalised:
         # A step does not change the statistics, so both policies see the same observation.
         divergence: Array = self.policy.kl(params["policy"], other["policy"], self.scale(params, observation))
         return divergence
+
+    def limit_step(self, params: Tree, moved: Tree) -> Tree:
+        if not hasattr(self.policy, "limit_step"):
+            return moved
+        return {**moved, "policy": self.policy.limit_step(params["policy"], moved["policy"])}
 
     def observe(self, params: Tree, moved: Tree, batch: Trajectories) -> Tree:
         """Return `moved` with the statistics of `params` updated by the batch sampled at `params` (Chan et al. 1983)."""

@@ -28,7 +28,8 @@ KINDS: dict[str, Any] = {
     "horizon": int,
 }
 POLICY: dict[str, Any] = {
-    **{"kind": str, "hidden": list[int], "sigma": float, "learn_sigma": bool, "normalise": bool},
+    **{"kind": str, "hidden": list[int], "sigma": float, "learn_sigma": bool, "normalise": bool | str},
+    **{"sigma_step": float, "output_scale": float},
     "scaled": bool | list[list[float]],
 }
 

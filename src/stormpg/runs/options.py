@@ -13,12 +13,12 @@ from typing import Any, get_type_hints
 
 import tomli_w
 
-from stormpg.algorithms import ALGORITHMS, Algorithm, check_type, make_algorithm
+from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, check_type, make_algorithm
 from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest, shown
 from stormpg.files import reading, write_text
 from stormpg.paper import settings_for
-from stormpg.policies.constructors import policy_for
+from stormpg.policies.constructors import policy_of_algorithm
 
 RUN_OPTIONS: dict[str, type] = {
     "env": str,
@@ -31,7 +31,7 @@ RUN_OPTIONS: dict[str, type] = {
 }
 POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool, "normalise": bool}
 OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # for environments outside JAX
-DEFAULTS: dict[str, Any] = {"algorithm": "storm-pg", "seeds": 30, "seed": 0}
+DEFAULTS: dict[str, Any] = {"algorithm": DEFAULT, "seeds": 30, "seed": 0}
 
 
 def algorithm_options() -> dict[str, type]:
@@ -94,7 +94,7 @@ class Job:
         name = choose("algorithm", given["algorithm"], ALGORITHMS)
         own = {k: v for k, v in given.items() if k in algorithm_options()}
         self.algorithm: Algorithm = make_algorithm(name, **(settings_for(self.env.name, name) | own))
-        self.policy = policy_for(self.env, **policy_settings(given))
+        self.policy = policy_of_algorithm(self.env, self.algorithm.policy.content, **policy_settings(given))
         self.trajectories, self.steps = given.get("trajectories"), given.get("steps")
         self.seeds, self.seed = given["seeds"], given["seed"]
         self.horizon: int | None = given.get("horizon")

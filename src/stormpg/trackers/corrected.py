@@ -1,20 +1,12 @@
-"""Trackers: how the estimate g_t follows ∇L(ξ_t) from one batch to the next.
+"""The trackers of the paper, which follow one equation.
 
-The trackers of the paper follow one equation. On a batch sampled at ξ_t,
+On a batch sampled at ξ_t,
 
     g_t = d(ξ_t) + (1 − α) [ c − d^{ξ_t}(ξ_ref) ]
 
 where the memory (ξ_ref, c) is a point and an estimate of its gradient, and d^{ξ_t}(ξ_ref) uses the same batch, with
 importance weights, and the same baseline. A large batch restarts: g_t = d(ξ_t). `svrg_within` is the exception: its small
 batches are part of the large one, sampled at ξ̃, so that d(ξ_t) has the weights.
-
-| tracker      | α    | memory                                  | paper              |
-|--------------|------|-----------------------------------------|--------------------|
-| plain        | 1    | none                                    |                    |
-| svrg         | 0    | the last large batch's (ξ̃, g̃)           | equation (7)       |
-| svrg_within  | 0    | the same, and the large batch           | Xu, Liu, Peng 2017 |
-| sarah        | 0    | the step before, (ξ_{t−1}, g_{t−1})     | equation (8)       |
-| storm        | α    | the step before, (ξ_{t−1}, g_{t−1})     | equation (9)       |
 """
 
 from typing import Any, NamedTuple

@@ -1,0 +1,60 @@
+"""A trust region around any step: it is shortened until the policy moves by no more than a given KL divergence."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from stormpg.contract import Here, Step, Tracked
+from stormpg.pytrees import Tree, add, as_float, record
+from stormpg.steps.natural import check_positive, divergence_on
+
+ATTEMPTS = 20  # at a shorter step
+MARGIN = 0.95  # of the predicted length, so that the next attempt is likely to be short enough
+
+
+@record
+class Within:
+    """`step`, shortened so that KL(π_{ξ_t} ‖ π_{ξ_{t+1}}) ≤ rate · max(κ / L, δ) in nats a step.
+
+    The divergence is the exact one of the policy family, its mean is over the states that the tracker offers, and L is their
+    mean number of steps a trajectory: κ is in nats a trajectory. `rate` is the tracker's, or 1. If no attempt is short enough,
+    the parameters do not move.
+    """
+
+    step: Step
+    kappa: Array
+    delta: Array
+
+    def init(self, params: Tree) -> Tree:
+        return self.step.init(params)
+
+    def apply(self, here: Here, tracked: Tracked, state: Tree) -> tuple[Tree, Tree]:
+        moved, state = self.step.apply(here, tracked._replace(rate=None), state)
+        taken = (tracked.states or tracked.batch).trajectories
+        length = taken.mask.sum() / jnp.maximum(taken.mask[:, 0].sum(), 1)
+        limit = jnp.maximum(self.kappa / length, self.delta) * (1.0 if tracked.rate is None else tracked.rate)
+        divergence, change = divergence_on(here, taken), add(moved, here.params, -1.0)
+
+        def at(share: Array) -> Array:
+            return divergence(add(here.params, change, share))
+
+        def shorter(attempt: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            number, share, found = attempt
+            # The divergence is nearly quadratic in the length. Far away it may not be a number.
+            factor = jnp.clip(MARGIN * jnp.sqrt(limit / found), 0.01, MARGIN)
+            share = share * jnp.where(jnp.isfinite(factor), factor, 0.01)
+            return number + 1, share, at(share)
+
+        def too_long(attempt: tuple[Array, Array, Array]) -> Array:
+            number, _, found = attempt
+            return ~(found <= limit) & (number < ATTEMPTS)
+
+        one = jnp.ones_like(limit)
+        _, share, found = jax.lax.while_loop(too_long, shorter, (jnp.zeros((), int), one, at(one)))
+        return add(here.params, change, jnp.where(found <= limit, share, 0.0)), state
+
+
+def within(step: Step, kappa: float, delta: float = 0.0) -> Within:
+    """A trust region around any step: κ nats a trajectory (`kappa`), or δ nats a step (`delta`) if that is more."""
+    check_positive(kappa=kappa)
+    return Within(step, as_float(kappa), as_float(delta))

@@ -1,0 +1,51 @@
+"""Trackers: how the estimate g_t follows ∇L(ξ_t) from one batch to the next.
+
+| tracker      | g_t                                | memory                              | paper              | module    |
+|--------------|------------------------------------|-------------------------------------|--------------------|-----------|
+| plain        | d(ξ_t)                             | none                                |                    | corrected |
+| svrg         | corrected, α = 0                   | the last large batch's (ξ̃, g̃)       | equation (7)       | corrected |
+| svrg_within  | corrected, α = 0                   | the same, and the large batch       | Xu, Liu, Peng 2017 | corrected |
+| sarah        | corrected, α = 0                   | the step before, (ξ_{t−1}, g_{t−1}) | equation (8)       | corrected |
+| storm        | corrected, α                       | the step before, (ξ_{t−1}, g_{t−1}) | equation (9)       | corrected |
+| gain         | corrected, α measured on the batch | the same, and the error of g_{t−1}  |                    | gain      |
+| window       | d(ξ_t) over the last K batches     | the last K batches                  |                    | windowed  |
+| blend        | the same for two estimators, mixed | the last K batches                  |                    | windowed  |
+
+Called by `algorithms`; a tracker is used by the engine.
+"""
+
+from stormpg.trackers.corrected import (
+    Corrected,
+    Memory,
+    Plain,
+    Within,
+    check_part,
+    corrected,
+    plain,
+    sarah,
+    storm,
+    svrg,
+    svrg_within,
+)
+from stormpg.trackers.gain import Gain, gain
+from stormpg.trackers.windowed import Blended, Windowed, blend, window
+
+__all__ = [
+    "Blended",
+    "Corrected",
+    "Gain",
+    "Memory",
+    "Plain",
+    "Windowed",
+    "Within",
+    "blend",
+    "check_part",
+    "corrected",
+    "gain",
+    "plain",
+    "sarah",
+    "storm",
+    "svrg",
+    "svrg_within",
+    "window",
+]

@@ -1,0 +1,310 @@
+"""Windows of batches: unbiased over all batches, equal to plain loops, and the trackers over them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import stormpg
+from stormpg import estimators, trackers, windows
+from stormpg.baselines import leave_one_out_mean
+from stormpg.contract import Here
+from stormpg.errors import InputError
+from stormpg.estimators import coefficients
+from stormpg.scores import log_probs, score_sum, score_sums
+from stormpg.theory.enumeration import objective, sampled_by, small_chain
+from stormpg.trajectories import Batch, Trajectories, Weights
+from tests.test_estimators import ESTIMATORS, GAMMA, two_parameters
+
+POLICY = stormpg.softmax_table(3, 2)
+
+
+def at(params, estimator, n):
+    return Here(jax.random.key(0), jnp.asarray(0), params, POLICY, estimator, True, n)
+
+
+def blank_of(trajectories, n):
+    """An empty batch of n with the shapes of these trajectories."""
+    return lambda: Batch(jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), trajectories), None)
+
+
+def followed(tracker, estimator, batches, n):
+    """The last result of a tracker over these batches, sampled at these parameters."""
+    trajectories, params = batches[0]
+    memory = tracker.init(params, blank_of(trajectories, n))
+    for trajectories, params in batches:
+        tracked = tracker.track(at(params, estimator, n), (Batch(trajectories, params),), memory)
+        memory = tracked.memory
+    return tracked
+
+
+def expected_over_windows(function, B, horizon):
+    """E[function(first batch, second batch)] and ∇L(ξ): the first sampled at ξ', the second at ξ, over all batches of B."""
+    every = small_chain(horizon)
+    params, other = two_parameters(POLICY)
+    (ones, p), (twos, q) = (sampled_by(POLICY, who, every) for who in (other, params))
+    picks = np.stack([x.ravel() for x in np.meshgrid(*[np.arange(len(p))] * (2 * B), indexing="ij")], axis=1)
+
+    def one(pick):
+        first, second = jax.tree.map(lambda x: x[pick[:B]], ones), jax.tree.map(lambda x: x[pick[B:]], twos)
+        return p[pick[:B]].prod() * q[pick[B:]].prod() * ravel_pytree(function((first, other), (second, params)))[0]
+
+    found = jax.lax.map(jax.jit(jax.vmap(one)), jnp.asarray(picks).reshape(-1, len(p), 2 * B)).sum(axis=(0, 1))
+    return np.asarray(found), np.asarray(ravel_pytree(jax.grad(lambda x: objective(POLICY, x, every, GAMMA))(params))[0])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(("baseline", "B", "horizon"), [("none", 1, 3), ("time", 2, 2)])
+def test_a_window_is_unbiased(float64, name, baseline, B, horizon):
+    """E[g] = ∇L(ξ) over all pairs of batches, of which the first was sampled at other parameters."""
+    estimator, tracker = ESTIMATORS[name](GAMMA, baseline), trackers.window(2)
+    function = lambda first, second: followed(tracker, estimator, (first, second), B).gradient
+    found, expected = expected_over_windows(function, B, horizon)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    assert np.abs(expected).max() > 1e-2
+
+
+def test_leaving_out_one_trajectory_of_a_window_is_biased(float64):
+    """Why a baseline leaves out the i-th trajectory of every batch: the mean of all others differs between the batches."""
+    estimator = ESTIMATORS["gpomdp"](GAMMA, "time")
+
+    def function(first, second):
+        joined = jax.tree.map(lambda a, b: jnp.concatenate((a, b)), first[0], second[0])
+        window = windows.empty(2, first[1], blank_of(joined, 2))
+        for trajectories, params in (first, second):
+            window = windows.add_batch(window, POLICY, Batch(trajectories, params))
+        weights = windows.weights(window)
+        signal = window.trajectories.reward * GAMMA ** jnp.arange(2)
+        c = coefficients(estimator, window.trajectories, weights, leave_one_out_mean(signal))
+        return score_sum(POLICY, second[1], window.trajectories, c * window.trajectories.mask / 4)
+
+    found, expected = expected_over_windows(function, 2, 2)
+    assert np.abs(found - expected).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("baseline", ["none", "time"])
+def test_a_window_of_one_batch_is_plain(float64, name, baseline):
+    params, other = two_parameters(POLICY)
+    every, _ = sampled_by(POLICY, params, small_chain(3))
+    batch, estimator = jax.tree.map(lambda x: x[5:25:4], every), ESTIMATORS[name](GAMMA, baseline)
+    plain = trackers.plain().track(at(params, estimator, 5), (Batch(batch, params),), ()).gradient
+    for tracker in (trackers.window(1), trackers.window(4)):  # also a window that is not full
+        found = followed(tracker, estimator, [(batch, params)], 5).gradient
+        np.testing.assert_allclose(found["logits"], plain["logits"], rtol=1e-10, atol=1e-12)
+    again = followed(trackers.window(1), estimator, [(batch, other), (batch, params)], 5).gradient
+    np.testing.assert_allclose(again["logits"], plain["logits"], rtol=1e-10, atol=1e-12)
+
+
+def sampled(policy, horizon, seed, n=3):
+    """A batch with random observations, actions and lengths, and parameters that sampled it."""
+    random = np.random.default_rng(seed)
+    params = policy.init(jax.random.key(seed))
+    lengths = random.integers(1, horizon + 1, n)
+    mask = jnp.asarray((np.arange(horizon) < lengths[:, None]).astype(float))
+    observation, action = random.normal(size=(n, horizon, 2)), random.normal(size=(n, horizon, 1))
+    reward = jnp.asarray(random.normal(size=(n, horizon))) * mask
+    taken = Trajectories(jnp.asarray(observation), jnp.asarray(action), reward, mask, jnp.zeros((n, horizon)))
+    return taken._replace(log_prob=log_probs(policy, params, taken)), params
+
+
+@pytest.mark.parametrize("horizon", [7, 130], ids=["short", "in blocks"])
+@pytest.mark.parametrize("batches", [2, 3, 5], ids=["not full", "full", "older ones replaced"])
+def test_weights_and_kept_log_probs(float64, horizon, batches):
+    """Against loops over batches, trajectories and steps; at most K."""
+    policy, K, n = stormpg.gaussian_mlp(2, 1, hidden=(4,)), 3, 3
+    made = [sampled(policy, horizon, seed) for seed in range(batches)]
+    window = windows.empty(K, made[0][1], blank_of(made[0][0], n))
+    for trajectories, params in made:
+        window = windows.add_batch(window, policy, Batch(trajectories, params))
+    found, kept = windows.weights(window), made[-K:]
+    for k, (trajectories, _) in enumerate(kept):
+        place = (batches - len(kept) + k) % K
+        under = [np.asarray(log_probs(policy, params, trajectories)) for _, params in kept]
+        rows = slice(place * n, place * n + n)
+        for j in range(len(kept)):
+            held = window.log_probs[rows, :horizon, (batches - len(kept) + j) % K]
+            np.testing.assert_allclose(held, under[j], rtol=1e-9, atol=1e-12)
+        mask = np.asarray(trajectories.mask) > 0
+        mixture = np.mean([np.exp(x) for x in under], axis=0)
+        np.testing.assert_allclose(found.step[rows, :horizon][mask], (np.exp(under[-1]) / mixture)[mask], rtol=1e-9)
+        totals = [np.cumsum(x - under[-1], axis=1) for x in under]
+        cumulative = 1 / np.mean([np.exp(x) for x in totals], axis=0)
+        np.testing.assert_allclose(found.cumulative[rows, :horizon][mask], cumulative[mask], rtol=1e-7)
+    live = window.trajectories.mask > 0
+    assert float(jnp.where(live, jnp.maximum(*found), 0).max()) <= len(kept) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("horizon", [7, 130], ids=["short", "in blocks"])
+def test_score_sums(float64, horizon):
+    """For each part and each set of coefficients, the plain sum."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, params = sampled(policy, horizon, 0, n=6)
+    c = jnp.asarray(np.random.default_rng(1).normal(size=(2, 6, horizon))) * taken.mask
+    found = score_sums(policy, params, taken, c, 3)
+    for i in range(2):
+        for part in range(3):
+            rows = slice(2 * part, 2 * part + 2)
+            one = score_sum(policy, params, jax.tree.map(lambda x, rows=rows: x[rows], taken), c[i, rows])
+            mine = jax.tree.map(lambda x, i=i, part=part: x[i, part], found)
+            np.testing.assert_allclose(ravel_pytree(mine)[0], ravel_pytree(one)[0], rtol=1e-9, atol=1e-12)
+
+
+def test_batches_of_two_sizes_are_refused(float64):
+    params, _ = two_parameters(POLICY)
+    every, _ = sampled_by(POLICY, params, small_chain(2))
+    memory = trackers.window(2).init(params, blank_of(every, 5))
+    batch = Batch(jax.tree.map(lambda x: x[:3], every), params)
+    with pytest.raises(InputError, match="same size"):
+        trackers.window(2).track(at(params, ESTIMATORS["gpomdp"](GAMMA), 3), (batch,), memory)
+    for bad in (0, 2.0, True):
+        with pytest.raises(InputError, match="K is"):
+            trackers.window(bad)
+
+
+# ---- two estimators over one window
+
+
+def blended(share, batches=6):
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    made = [sampled(policy, 7, 0)]
+    made += [(sampled(policy, 7, seed)[0], made[0][1]) for seed in range(1, batches)]
+    estimator, critic = estimators.gpomdp(0.9, from_now=True), estimators.gae(0.9, 0.8)
+    tracker, (trajectories, params) = trackers.blend(4, critic, share), made[0]
+    memory = tracker.init(params, blank_of(trajectories, 3))
+    for trajectories, params in made:
+        here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 3)
+        tracked = tracker.track(here, (Batch(trajectories, params),), memory)
+        memory = tracked.memory
+    return policy, params, memory, tracked, (critic, estimator)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_blend_with_one_estimator_is_that_estimator(float64, share):
+    """Its gradient is that of the estimator over the window, divided by the root mean square of the coefficients."""
+    policy, params, window, tracked, (critic, estimator) = blended(share)
+    taken, mask = window.trajectories, window.trajectories.mask
+    weights = Weights(jnp.ones_like(mask), jnp.ones_like(mask))  # all batches were sampled at these parameters
+    c = estimators.window_coefficients(critic if share else estimator, taken, weights, 4) * mask
+    c = c - mask * c.sum() / mask.sum() if share else c
+    c = c / jnp.sqrt((c**2).sum() / mask.sum()) / mask.sum()
+    expected = score_sum(policy, params, taken, c)
+    np.testing.assert_allclose(ravel_pytree(tracked.gradient)[0], ravel_pytree(expected)[0], rtol=1e-9, atol=1e-12)
+    assert float(tracked.info["critic_share"]) == share
+
+
+def test_signal_to_noise():
+    """Of the mean of independent vectors: on average the signal, over the variance of the mean."""
+    random, K, p = np.random.default_rng(0), 8, 5
+    draws = random.normal(size=(4000, K, p)) + 1.5
+    measure = jax.vmap(lambda x: trackers.windowed.signal_to_noise({"x": x}, jnp.asarray(K)))
+    assert abs(float(np.median(measure(draws))) / (p * 1.5**2 / (p / K)) - 1) < 0.1
+    assert float(np.median(measure(draws - 1.5))) < 1
+    same = jnp.ones((K, p))
+    assert float(trackers.windowed.signal_to_noise({"x": same}, jnp.asarray(K))) == 1  # no noise to compare with
+
+
+def test_the_step_is_short_where_the_gradient_is_noise(float64):
+    *_, tracked, _ = blended(0.5)
+    r = float(tracked.info["signal"])
+    assert 0 <= r < 1
+    assert 0 < float(tracked.rate) <= 1
+
+
+# ---- gae
+
+
+def test_gae_follows_its_definition(float64):
+    """Against loops: δ_h = r_h + γ V(s_{h+1}) − V(s_h), with V = 0 after the end, and Σ (γλ)^l δ."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, _ = sampled(policy, 9, 3, n=4)
+    values = jnp.asarray(np.random.default_rng(5).normal(size=(4, 9))) * taken.mask
+    found = estimators.advantage(estimators.gae(0.9, 0.7), taken, jnp.ones((4, 9)), values)
+    for i in range(4):
+        length, total = int(taken.mask[i].sum()), 0.0
+        for h in reversed(range(length)):
+            ahead = float(values[i, h + 1]) if h + 1 < length else 0.0
+            total = float(taken.reward[i, h]) + 0.9 * ahead - float(values[i, h]) + 0.9 * 0.7 * total
+            np.testing.assert_allclose(found[i, h], total, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("horizon", [9, 130], ids=["short", "in blocks"])
+def test_values_are_fitted_to_the_other_groups(float64, horizon):
+    """Another reward in trajectory i of any batch does not change the values of the i-th trajectories, and changes others."""
+    from stormpg.baselines import state_values
+
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, _ = sampled(policy, horizon, 3, n=6)  # two batches of three
+    to_come = jnp.asarray(np.random.default_rng(5).normal(size=(6, horizon)))
+    before, after = (state_values(taken, x, 2) for x in (to_come, to_come.at[4].add(3.0)))
+    np.testing.assert_allclose(before[jnp.array([1, 4])], after[jnp.array([1, 4])], rtol=1e-9, atol=1e-9)
+    assert float(jnp.abs(before[0, 0] - after[0, 0])) > 1e-6
+    assert float(jnp.abs(before * (1 - taken.mask)).max()) == 0
+
+
+def test_values_fit_a_function_of_state_and_time(float64):
+    from stormpg.baselines import state_values
+
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, _ = sampled(policy, 40, 3, n=20)
+    s, t = taken.observation, jnp.arange(40) / 40
+    true = 2 * s[..., 0] - 0.3 * s[..., 1] ** 2 + 5 * t**3
+    error = (state_values(taken, true, 1) - true) * taken.mask
+    assert float(jnp.abs(error).mean()) < 0.02
+
+
+def test_gae_without_signal_is_nearly_zero():
+    """If every step of every episode has the same reward, no action was better than another: the policy must stay."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, params = sampled(policy, 500, 3, n=8)
+    taken = jax.tree.map(lambda x: x.astype(jnp.float32), taken)
+    taken = taken._replace(reward=-jnp.ones((8, 500)), mask=jnp.ones((8, 500)))
+    values = estimators._baseline(estimators.gae(0.99), policy, params, taken)
+    left = estimators.advantage(estimators.gae(0.99), taken, jnp.ones((8, 500)), values)
+    to_come = (1 - 0.99 ** (500 - np.arange(500))) / 0.01
+    assert float(jnp.sqrt((left**2).mean())) < trackers.windowed.TINY * np.sqrt((to_come**2).mean()) * 3
+
+
+# ---- gain
+
+
+def gained(tracker, weights_explode=False):
+    params, other = two_parameters(POLICY)
+    far = jax.tree.map(lambda x: 8 * x, other) if weights_explode else other
+    every, _ = sampled_by(POLICY, params, small_chain(3))
+    batch = jax.tree.map(lambda x: x[5:25:4], every)
+    memory = trackers.gain().init(far, None)._replace(gradient={"logits": jnp.ones((3, 2)) * 0.3}, error=jnp.asarray(0.01))
+    here = Here(jax.random.key(0), jnp.asarray(1), params, POLICY, ESTIMATORS["gpomdp"](GAMMA), False, 5)
+    return tracker.track(here, (Batch(batch, params),), memory), (here, batch, memory)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.4, 0.0])
+def test_gain_with_a_fixed_alpha_is_storm(float64, alpha):
+    found, (here, batch, memory) = gained(trackers.gain(alpha))
+    storm = trackers.storm(alpha).track(here, (Batch(batch, here.params),), trackers.Memory(memory.params, memory.gradient))
+    np.testing.assert_allclose(found.gradient["logits"], storm.gradient["logits"], rtol=1e-9, atol=1e-12)
+
+
+def test_gain_follows_its_equations(float64):
+    found, (here, batch, memory) = gained(trackers.gain())
+    each = [here.estimate_each(here.params, Batch(batch, here.params))]
+    each.append(here.estimate_each(memory.params, Batch(batch, here.params), each[0].baseline))
+    D, E = (np.asarray(x.gradient["logits"]).reshape(5, -1) for x in each)
+    np.testing.assert_allclose(
+        D.mean(0).reshape(3, 2), stormpg.gradient(here.estimator, POLICY, here.params, batch)["logits"], rtol=1e-9, atol=1e-12
+    )
+    F, V = D - E, 0.01
+    s, delta, c = (((a - a.mean(0)) * (b - b.mean(0))).sum() / (5 * 4) for a, b in ((D, D), (F, F), (D, F)))
+    kept = np.clip((s - c) / (s + V + delta - 2 * c), 0, 0.99)
+    np.testing.assert_allclose(found.info["alpha"], 1 - kept, rtol=1e-9)
+    error = (1 - kept) ** 2 * s + kept**2 * (V + delta) + 2 * kept * (1 - kept) * c
+    np.testing.assert_allclose(found.memory.error, error, rtol=1e-9)
+    # The error is a parabola in α, and smallest at the chosen one.
+    others = [a**2 * s + (1 - a) ** 2 * (V + delta) + 2 * a * (1 - a) * c for a in np.linspace(0.01, 1, 50)]
+    assert error <= min(others) + 1e-12
+
+
+def test_exploding_weights_switch_the_memory_off(float64):
+    near, far = (float(gained(trackers.gain(), explode)[0].info["alpha"]) for explode in (False, True))
+    assert far > near
