@@ -52,9 +52,22 @@ def study_files(folder: Path) -> list[Path]:
     return [*sorted(path for name in RUN for path in folder.glob(f"**/{name}")), folder / "tables.md"]
 
 
-TRAIN = command("train", "cartpole-continuous", *SIZES, *SMALL, "--checkpoint-iterations", "1")
+TRAIN = command("train", "cartpole-continuous", "--algorithm", "storm-pg", *SIZES, *SMALL, "--checkpoint-iterations", "1")
 COMPARE = command("compare", "cartpole-continuous", "--algorithms", "gpomdp,svrpg,storm-pg", *SIZES)
-TUNE = command("tune", "cartpole-continuous", "--trials", "8", "--generation", "4", "--fresh-seeds", "2", *SIZES, *SMALL)
+TUNE = command(
+    "tune",
+    "cartpole-continuous",
+    "--algorithm",
+    "storm-pg",
+    "--trials",
+    "8",
+    "--generation",
+    "4",
+    "--fresh-seeds",
+    "2",
+    *SIZES,
+    *SMALL,
+)
 REPRODUCE = command("reproduce", "--trajectories", "100", "--seeds", "2")
 
 KINDS = {

@@ -1,15 +1,20 @@
 """Steps: optax with decay, Papini's two optimisers, the natural gradient."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.flatten_util import ravel_pytree
 
+import stormpg
 from stormpg import steps
 from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError
 from stormpg.pytrees import norm
+from stormpg.trajectories import Batch, Trajectories
 
 
 def at(params, large=True):
@@ -147,3 +152,104 @@ def test_an_optimizer_that_fails_says_why():
     own = steps.optax_step(0.1, optax.sgd(0.5))  # a transformation has its own rate
     moved, _ = own.apply(at(jnp.zeros(2)), tracked(jnp.ones(2)), own.init(jnp.zeros(2)))
     np.testing.assert_allclose(moved, 0.5)
+
+
+# ---- the natural direction, and a trust region around any step
+
+
+POLICY = stormpg.gaussian_mlp(2, 1, hidden=(3,), learn_sigma=True)
+
+
+def seen(horizon=8, n=4):
+    """A batch of random states, with episodes of different lengths."""
+    random = np.random.default_rng(0)
+    mask = jnp.asarray((np.arange(horizon) < random.integers(2, horizon + 1, n)[:, None]).astype(float))
+    observation, action = random.normal(size=(n, horizon, 2)), random.normal(size=(n, horizon, 1))
+    zeros = jnp.zeros((n, horizon))
+    return Trajectories(jnp.asarray(observation), jnp.asarray(action), zeros, mask, zeros)
+
+
+def standing(estimator=None):
+    params = POLICY.init(jax.random.key(0))
+    return Here(None, None, params, POLICY, estimator, True, 4)
+
+
+def some_gradient(params, scale=1.0):
+    flat, unravel = ravel_pytree(params)
+    return unravel(scale * jnp.asarray(np.random.default_rng(1).normal(size=len(flat))))
+
+
+def mean_kl(here, moved, taken):
+    """By a loop over all states."""
+    total = [
+        float(POLICY.kl(here.params, moved, taken.observation[i, h]))
+        for i, h in zip(*np.nonzero(np.asarray(taken.mask)), strict=True)
+    ]
+    return np.mean(total)
+
+
+def test_the_natural_direction_solves_the_damped_system(float64):
+    """(F + damping) s = g, with F the dense Hessian of the mean KL divergence."""
+    here, taken = standing(), seen()
+    g = some_gradient(here.params)
+    flat, unravel = ravel_pytree(here.params)
+    every = jax.vmap(jax.vmap(POLICY.kl, (None, None, 0)), (None, None, 0))
+    value = lambda x: (every(here.params, unravel(x), taken.observation) * taken.mask).sum() / taken.mask.sum()
+    F = np.asarray(jax.hessian(value)(flat))
+    expected = 0.5 * np.linalg.solve(F + 0.1 * np.eye(len(flat)), ravel_pytree(g)[0])
+    step = dataclasses.replace(steps.natural(0.5, 0.1, stride=1), iterations=100)
+    moved, _ = step.apply(here, Tracked(g, (), Batch(taken, here.params)), ())
+    np.testing.assert_allclose(ravel_pytree(moved)[0] - flat, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_the_natural_direction_looks_at_the_states_the_tracker_offers(float64):
+    here, taken = standing(), seen()
+    g, others = some_gradient(here.params), jax.tree.map(lambda x: 2 * x, taken)._replace(mask=taken.mask)
+    step = steps.natural(0.5, 0.1, stride=2)
+    moved = [
+        step.apply(here, Tracked(g, (), Batch(one, here.params), states=states), ())[0]
+        for one, states in ((taken, None), (others, Batch(taken, None)), (taken, Batch(others, None)))
+    ]
+    flat = [np.asarray(ravel_pytree(x)[0]) for x in moved]
+    np.testing.assert_array_equal(flat[0], flat[1])
+    assert np.abs(flat[0] - flat[2]).max() > 1e-6
+
+
+@pytest.mark.parametrize("inner", [steps.optax_step(1.0, "sgd"), steps.natural(10.0)], ids=["sgd", "natural"])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("rate", [None, 0.3])
+def test_a_step_stays_within_its_trust_region(float64, inner, scale, rate):
+    """κ nats a trajectory, by the exact divergence after the step; and a short step is not changed."""
+    here, taken = standing(), seen()
+    g, batch = some_gradient(here.params, scale), Batch(taken, here.params)
+    factor = None if rate is None else jnp.asarray(rate)
+    plain, _ = inner.apply(here, Tracked(g, (), batch), inner.init(here.params))
+    step = steps.within(inner, kappa=0.5)
+    moved, _ = step.apply(here, Tracked(g, (), batch, rate=factor), step.init(here.params))
+    length = float(taken.mask.sum() / 4)
+    limit = 0.5 * (rate or 1.0)
+    assert mean_kl(here, moved, taken) * length <= limit * (1 + 1e-9)
+    if mean_kl(here, plain, taken) * length <= limit:
+        np.testing.assert_array_equal(ravel_pytree(moved)[0], ravel_pytree(plain)[0])
+    else:  # shortened, along the same line, and not more than needed
+        assert mean_kl(here, moved, taken) * length > 0.5 * limit
+        before, wanted, got = (np.asarray(ravel_pytree(x)[0]) for x in (here.params, plain, moved))
+        cosine = (wanted - before) @ (got - before) / np.linalg.norm(wanted - before) / np.linalg.norm(got - before)
+        assert cosine > 1 - 1e-9
+
+
+def test_nats_a_step_are_a_lower_bound_of_the_trust_region(float64):
+    here, taken = standing(), seen()
+    g, batch = some_gradient(here.params, 1e3), Batch(taken, here.params)
+    found = []
+    for kappa, delta in ((0.5, 0.0), (0.5, 1e-3), (1e-6, 0.04)):
+        moved, _ = steps.within(steps.natural(), kappa, delta).apply(here, Tracked(g, (), batch), ())
+        found.append(mean_kl(here, moved, taken))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert 0.02 < found[2] <= 0.04
+
+
+def test_settings_of_trust_regions_are_checked():
+    for wrong in (lambda: steps.within(steps.natural(), 0.0), lambda: steps.natural(damping=-1), lambda: steps.natural(0)):
+        with pytest.raises(InputError, match="above 0"):
+            wrong()

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm
+from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm, others_with
 from stormpg.engine.budget import LIMIT, Budget
 from stormpg.envs import Box, as_environment
 from stormpg.envs.base import AnyEnvironment, action_bounds
@@ -35,7 +35,7 @@ NOISE = 1024  # actions whose noise `predict` draws at once
 
 
 class Agent:
-    """A policy that learns: `Agent("gym:Hopper-v5", eta=0.005).learn(1000).save("hopper")`.
+    """A policy that learns: `Agent("gym:Hopper-v5").learn(steps=300_000).save("hopper")`.
 
     env         a name, an environment, or a Gymnasium environment, vector environment or factory
     algorithm   its name, or the result of its constructor
@@ -43,7 +43,7 @@ class Agent:
     policy      a policy, or one of the kinds of `policy_for`; by default `policy_for(env)` with the settings that the algorithm
                 recommends
     horizon     H; the horizon of the environment by default
-    settings    settings of the algorithm, such as eta and B, if it is given by name; and settings of `policy_for`, such as
+    settings    settings of the algorithm, such as gamma and B, if it is given by name; and settings of `policy_for`, such as
                 sigma, hidden and normalise, if `policy` is not a policy object
     """
 
@@ -265,7 +265,7 @@ def _parted(
             raise InputError(f"{name} was given beside an algorithm that is made already: give it to its constructor instead.")
         if not of_policy and any(name in known for known in KINDS.values()):
             raise InputError(f"{name} was given beside a policy that is made already: give it to policy_for instead.")
-        raise InputError(f"Agent has no setting {name!r}: {nearest(name, [*of_algorithm, *of_policy])}.")
+        raise InputError(f"Agent has no setting {name!r}: {nearest(name, [*of_algorithm, *of_policy])}{others_with(name)}.")
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     return {k: v for k, v in plain.items() if k in of_algorithm}, {k: v for k, v in plain.items() if k in of_policy}
 

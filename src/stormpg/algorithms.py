@@ -64,7 +64,7 @@ def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algor
         def constructor(*args: P.args, **settings: P.kwargs) -> Algorithm:
             for key in settings:
                 if key not in signature.parameters:
-                    raise InputError(f"{name} has no setting {key!r}: {nearest(key, signature.parameters)}.")
+                    raise InputError(f"{name} has no setting {key!r}: {nearest(key, signature.parameters)}{others_with(key)}.")
             bound = signature.bind(*args, **settings)
             bound.apply_defaults()
             for key, value in bound.arguments.items():
@@ -75,6 +75,12 @@ def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algor
         return constructor
 
     return register
+
+
+def others_with(setting: str) -> str:
+    """A hint which algorithms have a setting, for error messages."""
+    known = [name for name, constructor in ALGORITHMS.items() if setting in inspect.signature(constructor).parameters]
+    return f". It is a setting of {', '.join(known)}: name the algorithm" if known else ""
 
 
 def check_type(name: str, value: Any, expected: Any) -> None:

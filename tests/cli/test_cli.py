@@ -9,7 +9,8 @@ from pathlib import Path
 import polars
 import pytest
 
-QUICK = ("--trajectories", "12", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
+STORM = ("--algorithm", "storm-pg")
+QUICK = (*STORM, "--trajectories", "12", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
 
 
 def test_train_writes_a_run_and_evaluate_reads_it(command, tmp_path):
@@ -89,21 +90,21 @@ MISTAKES = [
     (["train", "pendulum", "--algorithm", "storm"], "did you mean 'storm-pg'"),
     (["train", "pendulum", "--algoritm", "storm-pg"], "--algorithm"),
     (["train", "pendulum", "--algorithm", "gpomdp", "--alpha", "0.5"], "gpomdp has no setting 'alpha'"),
-    (["train", "pendulum", "--alpha", "1.5"], "alpha is 1.5; expected a momentum factor in [0, 1]"),
-    (["train", "pendulum", "--alpha", "-0.1"], "alpha is -0.1"),
+    (["train", "pendulum", *STORM, "--alpha", "1.5"], "alpha is 1.5; expected a momentum factor in [0, 1]"),
+    (["train", "pendulum", *STORM, "--alpha", "-0.1"], "alpha is -0.1"),
     (["train", "pendulum", "--gamma", "0"], "gamma is 0.0; expected a discount in (0, 1]"),
     (["train", "pendulum", "--gamma", "1.1"], "gamma is 1.1"),
-    (["train", "pendulum", "--eta", "0"], "eta is 0.0; expected a number above 0"),
-    (["train", "pendulum", "--eta", "fast"], "eta is 'fast'; expected a number"),
+    (["train", "pendulum", *STORM, "--eta", "0"], "eta is 0.0; expected a number above 0"),
+    (["train", "pendulum", *STORM, "--eta", "fast"], "eta is 'fast'; expected a number"),
     (["train", "pendulum", "--seeds", "3.5"], "seeds is '3.5'; expected a whole number"),
-    (["train", "pendulum", "--S0", "0"], "S0 is 0; expected a whole number of at least 1"),
-    (["train", "pendulum", "--B", "0"], "B is 0"),
+    (["train", "pendulum", *STORM, "--S0", "0"], "S0 is 0; expected a whole number of at least 1"),
+    (["train", "pendulum", *STORM, "--B", "0"], "B is 0"),
     (["train", "pendulum", "--algorithm", "svrpg", "--m", "0"], "m is 0"),
     (["train", "pendulum", "--seeds", "0"], "seeds is 0"),
     (["train", "pendulum", "--horizon", "0"], "horizon is 0"),
-    (["train", "pendulum", "--trajectories", "5"], "the budget is 5 trajectories and the first batch takes S0 = 10"),
-    (["train", "pendulum", "--baseline", "timed"], "did you mean 'time'"),
-    (["train", "pendulum", "--optimizer", "adm"], "did you mean 'adam'"),
+    (["train", "pendulum", *STORM, "--trajectories", "5"], "the budget is 5 trajectories and the first batch takes S0 = 10"),
+    (["train", "pendulum", *STORM, "--baseline", "timed"], "did you mean 'time'"),
+    (["train", "pendulum", *STORM, "--optimizer", "adm"], "did you mean 'adam'"),
     (["train", "pendulum", "--policy", "categorical-mlp"], "continuous actions"),
     (["train", "cartpole", "--policy", "gaussian-mlp"], "discrete actions"),
     (["train", "pendulum", "--hidden", "64,x"], "hidden is '64,x'"),
@@ -264,7 +265,7 @@ def test_storm_pg_on_rllabs_mountain_car():
 
 @pytest.mark.slow
 def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
-    run = ["train", "chain", "--trajectories", "20", "--S0", "4", "--B", "2", "--seeds", "1", "--horizon", "3"]
+    run = ["train", "chain", *STORM, "--trajectories", "20", "--S0", "4", "--B", "2", "--seeds", "1", "--horizon", "3"]
     folder = tmp_path / "stormpg" / "compiled"
 
     def kept(megabytes: str, seed: str) -> int:

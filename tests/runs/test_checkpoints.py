@@ -134,7 +134,8 @@ def test_the_second_process_is_refused(stopped):
         stormpg.train(**RUN, algorithm=ALGORITHM, out=stopped, resume=True)
 
 
-COMMAND = ("train", "cartpole-continuous", "--trajectories", "9000", "--seeds", "2", "--horizon", "20", "--S0", "4", "--B", "2")
+STORM = ("--algorithm", "storm-pg", "--S0", "4", "--B", "2")
+COMMAND = ("train", "cartpole-continuous", "--trajectories", "9000", "--seeds", "2", "--horizon", "20", *STORM)
 
 
 def start(folder: Path, *arguments: str, first: str = "pass", env: dict | None = None) -> subprocess.Popen:

@@ -13,7 +13,8 @@ import pytest
 from stormpg import cli
 
 pytestmark = pytest.mark.slow
-TRAIN = ("train", "cartpole-continuous", "--trajectories", "40", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
+STORM = ("--algorithm", "storm-pg", "--S0", "4", "--B", "2")
+TRAIN = ("train", "cartpole-continuous", "--trajectories", "40", "--seeds", "2", "--horizon", "8", *STORM)
 
 
 @pytest.fixture

@@ -71,7 +71,8 @@ def programs_stay(request, kept_programs, monkeypatch):
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_algorithm_has_a_space_whose_corners_run(name):
     space = space_for(name, gaussian=True)
-    assert {"S0", "sigma"} <= set(space)
+    assert {"sigma"} < set(space)
+    assert {"S0", "B"} & set(space)
     assert len(space) >= 3
     ends = lambda values: values.values[:: len(values.values) - 1] if isinstance(values, Choices) else values[:2]
     for end in range(2):
@@ -438,7 +439,24 @@ def test_searches_in_postgresql(tmp_path, whole, postgresql):
 # ---- The command
 
 
-SMALL = ["tune", "chain", "--trials", "4", "--generation", "4", "--seeds", "2", "--trajectories", "40", "--S0", "4", "--B", "2"]
+SMALL = [
+    "tune",
+    "chain",
+    "--algorithm",
+    "storm-pg",
+    "--trials",
+    "4",
+    "--generation",
+    "4",
+    "--seeds",
+    "2",
+    "--trajectories",
+    "40",
+    "--S0",
+    "4",
+    "--B",
+    "2",
+]
 SMALL += ["--fresh-seeds", "2", "--horizon", "5"]
 
 

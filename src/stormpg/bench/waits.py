@@ -11,10 +11,16 @@ CALL = (
     "import stormpg, time; from stormpg.machine.xla import keep_programs; keep_programs(); began = time.perf_counter()\n"
     "stormpg.train('cartpole-continuous', 'storm-pg', 1000, 1); print(time.perf_counter() - began)"
 )
-TRAIN = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous"]
+TRAIN = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--algorithm", "storm-pg"]
 COMMANDS = {
-    "stormpg train cartpole-continuous --trajectories 1000 --seeds 1": [*TRAIN, "--trajectories", "1000", "--seeds", "1"],
-    "stormpg train cartpole-continuous --trajectories 1000 (30 seeds)": [*TRAIN, "--trajectories", "1000"],
+    "stormpg train cartpole-continuous --algorithm storm-pg --trajectories 1000 --seeds 1": [
+        *TRAIN,
+        "--trajectories",
+        "1000",
+        "--seeds",
+        "1",
+    ],
+    "stormpg train cartpole-continuous --algorithm storm-pg --trajectories 1000 (30 seeds)": [*TRAIN, "--trajectories", "1000"],
 }
 
 

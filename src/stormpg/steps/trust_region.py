@@ -1,5 +1,7 @@
 """A trust region around any step: it is shortened until the policy moves by no more than a given KL divergence."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,8 +10,18 @@ from stormpg.contract import Here, Step, Tracked
 from stormpg.pytrees import Tree, add, as_float, record
 from stormpg.steps.natural import check_positive, divergence_on
 
-ATTEMPTS = 20  # at a shorter step
+ATTEMPTS = 20  # at another length
 MARGIN = 0.95  # of the predicted length, so that the next attempt is likely to be short enough
+ENOUGH = 0.7  # of the limit
+
+
+class Attempt(NamedTuple):
+    """An attempt at a length of the step."""
+
+    number: Array
+    share: Array  # of the whole step
+    divergence: Array  # that was found
+    best: Array  # the longest share so far that is within the limit
 
 
 @record
@@ -38,20 +50,21 @@ class Within:
         def at(share: Array) -> Array:
             return divergence(add(here.params, change, share))
 
-        def shorter(attempt: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            number, share, found = attempt
+        def attempt(last: Attempt) -> Attempt:
             # The divergence is nearly quadratic in the length. Far away it may not be a number.
-            factor = jnp.clip(MARGIN * jnp.sqrt(limit / found), 0.01, MARGIN)
-            share = share * jnp.where(jnp.isfinite(factor), factor, 0.01)
-            return number + 1, share, at(share)
+            factor = MARGIN * jnp.sqrt(limit / last.divergence)
+            share = jnp.minimum(last.share * jnp.where(jnp.isfinite(factor), jnp.clip(factor, 0.01, 3.0), 0.01), 1.0)
+            found = at(share)
+            return Attempt(last.number + 1, share, found, jnp.where(found <= limit, jnp.maximum(share, last.best), last.best))
 
-        def too_long(attempt: tuple[Array, Array, Array]) -> Array:
-            number, _, found = attempt
-            return ~(found <= limit) & (number < ATTEMPTS)
+        def goes_on(last: Attempt) -> Array:
+            too_short = (last.divergence < ENOUGH * limit) & (last.share < 1)
+            return (~(last.divergence <= limit) | too_short) & (last.number < ATTEMPTS)
 
         one = jnp.ones_like(limit)
-        _, share, found = jax.lax.while_loop(too_long, shorter, (jnp.zeros((), int), one, at(one)))
-        return add(here.params, change, jnp.where(found <= limit, share, 0.0)), state
+        first = at(one)
+        start = Attempt(jnp.zeros((), int), one, first, jnp.where(first <= limit, one, 0.0))
+        return add(here.params, change, jax.lax.while_loop(goes_on, attempt, start).best), state
 
 
 def within(step: Step, kappa: float, delta: float = 0.0) -> Within:

@@ -37,6 +37,8 @@ USUAL: Space = {
     "S0": Choices((10, 25)),
     "B": Choices((5, 10)),
     "m": Choices((3, 10)),
+    "kappa": Range(0.3, 10.0, log=True),
+    "critic_share": Range(0.1, 0.9),
 }
 PLAIN: Space = {"S0": Choices((5, 10, 25))}  # for algorithms whose batches all have S0 trajectories
 GAUSSIAN: Space = {"sigma": Range(0.1, 1.0, log=True)}
