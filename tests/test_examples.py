@@ -43,7 +43,7 @@ def test_python_in_the_readme(monkeypatch, tmp_path):
     monkeypatch.setattr(stormpg.Agent, "learn", few)
     real = stormpg.train
     monkeypatch.setattr(stormpg, "train", lambda *a, **k: real(*a, **{**k, "trajectories": 20, "seeds": 8, "horizon": 5}))
-    for block in blocks("README.md", "python") + blocks("docs/agent.md", "python") + blocks("docs/theory.md", "python"):
+    for block in blocks("README.md", "python") + blocks("docs/agent.md", "python") + blocks("docs/theory.md", "python") + blocks("docs/window-npg.md", "python"):
         exec(compile(block, "README.md", "exec"), {})
 
 

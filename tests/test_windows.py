@@ -13,7 +13,7 @@ from stormpg.contract import Here
 from stormpg.errors import InputError
 from stormpg.estimators import coefficients
 from stormpg.scores import log_probs, score_sum, score_sums
-from stormpg.theory.enumeration import objective, sampled_by, small_chain
+from stormpg.theory.enumeration import expectation_over_batches, objective, sampled_by, small_chain
 from stormpg.trajectories import Batch, Trajectories, Weights
 from tests.test_estimators import ESTIMATORS, GAMMA, two_parameters
 
@@ -186,7 +186,7 @@ def test_a_blend_with_one_estimator_is_that_estimator(float64, share):
     policy, params, window, tracked, (critic, estimator) = blended(share)
     taken, mask = window.trajectories, window.trajectories.mask
     weights = Weights(jnp.ones_like(mask), jnp.ones_like(mask))  # all batches were sampled at these parameters
-    c = estimators.window_coefficients(critic if share else estimator, taken, weights, 4) * mask
+    c = estimators.window_coefficients(critic if share else estimator, taken, weights, window.age) * mask
     c = c - mask * c.sum() / mask.sum() if share else c
     c = c / jnp.sqrt((c**2).sum() / mask.sum()) / mask.sum()
     expected = score_sum(policy, params, taken, c)
@@ -237,7 +237,7 @@ def test_values_are_fitted_to_the_other_groups(float64, horizon):
     policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
     taken, _ = sampled(policy, horizon, 3, n=6)  # two batches of three
     to_come = jnp.asarray(np.random.default_rng(5).normal(size=(6, horizon)))
-    before, after = (state_values(taken, x, 2) for x in (to_come, to_come.at[4].add(3.0)))
+    before, after = (state_values(taken, x, jnp.array([0.5, 0.0])) for x in (to_come, to_come.at[4].add(3.0)))
     np.testing.assert_allclose(before[jnp.array([1, 4])], after[jnp.array([1, 4])], rtol=1e-9, atol=1e-9)
     assert float(jnp.abs(before[0, 0] - after[0, 0])) > 1e-6
     assert float(jnp.abs(before * (1 - taken.mask)).max()) == 0
@@ -250,7 +250,7 @@ def test_values_fit_a_function_of_state_and_time(float64):
     taken, _ = sampled(policy, 40, 3, n=20)
     s, t = taken.observation, jnp.arange(40) / 40
     true = 2 * s[..., 0] - 0.3 * s[..., 1] ** 2 + 5 * t**3
-    error = (state_values(taken, true, 1) - true) * taken.mask
+    error = (state_values(taken, true, jnp.zeros(1)) - true) * taken.mask
     assert float(jnp.abs(error).mean()) < 0.02
 
 
@@ -308,3 +308,18 @@ def test_gain_follows_its_equations(float64):
 def test_exploding_weights_switch_the_memory_off(float64):
     near, far = (float(gained(trackers.gain(), explode)[0].info["alpha"]) for explode in (False, True))
     assert far > near
+
+
+@pytest.mark.parametrize(
+    ("gamma", "lam", "bias"), [(1.0, 0.95, 0.016), (1.0, 0.5, 0.080), (1.0, 0.0, 0.181), (0.9, 0.95, 0.074), (0.9, 0.0, 0.190)]
+)
+def test_the_bias_of_gae(float64, gamma, lam, bias):
+    """‖E[d] − ∇L‖ / ‖∇L‖ over all batches of two of the smallest chain: what docs/window-npg.md says."""
+    every = small_chain(3)
+    params, _ = two_parameters(POLICY)
+    trajectories, probability = sampled_by(POLICY, params, every)
+    estimator = estimators.gae(gamma, lam)
+    mean = lambda batch: estimators.estimate(estimator, POLICY, params, batch, on_policy=True).gradient
+    found = ravel_pytree(expectation_over_batches(mean, trajectories, probability, 2))[0]
+    true = ravel_pytree(jax.grad(lambda x: objective(POLICY, x, every, gamma))(params))[0]
+    assert float(jnp.linalg.norm(found - true) / jnp.linalg.norm(true)) == pytest.approx(bias, abs=0.001)

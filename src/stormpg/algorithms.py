@@ -268,11 +268,12 @@ def window_npg(
         gpomdp_estimator(gamma, from_now=True),
         trackers.blend(K, gae(gamma, lam), critic_share),
         schedules.always(B),
-        steps.within(steps.natural(LONG, damping), kappa, delta),
+        steps.within(steps.natural(LONG, damping, STRIDE), kappa, delta, STRIDE),
     )
     return dataclasses.replace(made, policy=Aside(EXPLORING))
 
 
+STRIDE = 4  # the divergence of policies is measured on every fourth time step
 LONG = 100.0  # a step size at which the trust region sets the length of a step
 # Starts near a policy that ignores the state, and keeps σ large for long: what has not been tried cannot be learned.
 EXPLORING = {"learn_sigma": True, "sigma_step": 0.005, "output_scale": 0.01, "normalise": "large"}

@@ -108,15 +108,18 @@ def solve_ridge(ridge: float, gram: Array, moment: Array) -> Array:
 
 CLIP = 5.0  # of standardised observations: the squares of rare large ones would dominate the fit
 WINDOW_RIDGE = 1e-4
+MANY = 20  # components of a state, above which their products would be too many
 DEGREE = 6  # of Legendre polynomials in t: enough for the values of an episode in which every step has the same reward
 
 
-def state_values(trajectories: Trajectories, to_come: Array, places: int) -> Array:
+def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Array:
     """V(s_h, h), [n, H], 0 after the end: ridge regression of the reward to come, fitted to the other groups of a window.
 
-    Features: s, s², and polynomials in t up to degree 6, with s standardised over the whole window and clipped. See
-    `from_other_groups`.
+    `age`, [K]: of its batches, 0 for the newest. Features: s, products of two of its components (squares only if there are
+    more than 20), and polynomials in t up to degree 6; and age times s, s² and a polynomial of degree 2, since the policies of
+    older batches had other values. s is standardised over the whole window and clipped. See `from_other_groups`.
     """
+    places = len(age)
     mask, live = trajectories.mask, trajectories.mask.sum()
     n, horizon = mask.shape
     s = trajectories.observation.reshape(n, horizon, -1).astype(to_come.dtype)
@@ -124,10 +127,14 @@ def state_values(trajectories: Trajectories, to_come: Array, places: int) -> Arr
     spread = jnp.sqrt(jnp.einsum("nhd,nh->d", (s - shift) ** 2, mask) / live + 1e-8)
     powers = legvander(np.linspace(-1, 1, horizon), DEGREE).astype(s.dtype)
     time = jnp.broadcast_to(powers, (n, *powers.shape))
+    dimension = s.shape[-1]
+    first, second = np.triu_indices(dimension) if dimension <= MANY else (np.arange(dimension),) * 2
+    ages = jnp.repeat(age, n // places)[:, None, None].astype(s.dtype)
 
     def described(s: Array, time: Array, mask: Array) -> Array:
         s = jnp.clip((s - shift) / spread, -CLIP, CLIP)
-        return jnp.concatenate((s, s**2, time), axis=-1) * mask[:, :, None]
+        older = ages * jnp.concatenate((s, s**2, time[:, :, :3]), axis=-1)
+        return jnp.concatenate((s, s[..., first] * s[..., second], time, older), axis=-1) * mask[:, :, None]
 
     def fit(sums: tuple[Array, Array], block: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[()]]:
         *about, target = block
@@ -135,7 +142,7 @@ def state_values(trajectories: Trajectories, to_come: Array, places: int) -> Arr
         x, target = (y.reshape(places, -1, *y.shape[1:]) for y in (x, target))
         return (sums[0] + jnp.einsum("kbhf,kbhg->bfg", x, x), sums[1] + jnp.einsum("kbhf,kbh->bf", x, target)), ()
 
-    groups, size = n // places, 2 * s.shape[-1] + DEGREE + 1
+    groups, size = n // places, 3 * dimension + len(first) + DEGREE + 4
     nothing = jnp.zeros((groups, size, size), s.dtype), jnp.zeros((groups, size), s.dtype)
     sums = fold_blocks(fit, nothing, (s, time, mask, to_come * mask), mask)[0]
     theta = jax.vmap(partial(solve_ridge, WINDOW_RIDGE))(*(leave_one_out_sum(x) for x in sums))

@@ -157,25 +157,26 @@ def coefficients(estimator: Estimator, trajectories: Trajectories, weights: Weig
     return advantage(estimator, trajectories, weights.cumulative, baseline)
 
 
-def window_coefficients(estimator: Estimator, trajectories: Trajectories, weights: Weights, places: int) -> Array:
-    """The coefficients c_t for a window of `places` batches, with baselines from the other groups: see `from_other_groups`.
+def window_coefficients(estimator: Estimator, trajectories: Trajectories, weights: Weights, age: Array) -> Array:
+    """The coefficients c_t for a window of K batches, with baselines from the other groups: see `from_other_groups`.
 
-    A baseline b_h is the mean signal under the weights. The sum over the window is not divided by its size.
+    `age`, [K]: of the batches, for a value function. A baseline b_h is the mean signal under the weights. The sum over the
+    window is not divided by its size.
     """
-    return coefficients(estimator, trajectories, weights, _window_baseline(estimator, trajectories, weights, places))
+    return coefficients(estimator, trajectories, weights, _window_baseline(estimator, trajectories, weights, age))
 
 
-def _window_baseline(estimator: Estimator, trajectories: Trajectories, weights: Weights, places: int) -> Any:
+def _window_baseline(estimator: Estimator, trajectories: Trajectories, weights: Weights, age: Array) -> Any:
     if estimator.baseline == "none":
         return jnp.zeros_like(trajectories.reward)
     if estimator.name == "gae":
-        return state_values(trajectories, _to_come(estimator, trajectories.reward), places)
+        return state_values(trajectories, _to_come(estimator, trajectories.reward), age)
     if estimator.baseline != "time":
         raise InputError(f"a window cannot use the baseline {estimator.baseline!r}: use 'time' or 'none'.")
     present = trajectories.mask[:, :1]
     weight = present * (weights.step if estimator.weighting == "step" else weights.cumulative)
     signal = _signal(estimator, trajectories, jnp.ones_like(weight))
-    above, below = (from_other_groups(x, places) for x in (weight * signal, weight))
+    above, below = (from_other_groups(x, len(age)) for x in (weight * signal, weight))
     return jnp.where(below > 0, above / jnp.where(below > 0, below, 1.0), 0.0)
 
 
@@ -211,7 +212,7 @@ def _to_come(estimator: Estimator, x: Array) -> Array:
 def _baseline(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Any:
     """b_h from the batch. Each trajectory gets it from the others, which keeps the estimate unbiased."""
     if estimator.name == "gae":
-        return state_values(trajectories, _to_come(estimator, trajectories.reward), 1)
+        return state_values(trajectories, _to_come(estimator, trajectories.reward), jnp.zeros(1))
     signal = _signal(estimator, trajectories, jnp.ones_like(trajectories.reward))
     return baseline_of(estimator.baseline, trajectories, signal, lambda: _score_sums(estimator, policy, params, trajectories))
 

@@ -49,11 +49,10 @@ class Window(NamedTuple):
         """The place of the last batch."""
         return (self.batches - 1) % self.places
 
-    def last_batch(self) -> Trajectories:
-        size = len(self.trajectories.mask) // self.places
-        cut = lambda x: jax.lax.dynamic_slice_in_dim(x, self.newest * size, size)
-        batch: Trajectories = jax.tree.map(cut, self.trajectories)
-        return batch
+    @property
+    def age(self) -> Array:
+        """Of the batch in each place, [K]: 0 for the newest, below 1 for the oldest."""
+        return (self.newest - jnp.arange(self.places)) % self.places / self.places
 
 
 def empty(K: int, params: Tree, blank: Blank) -> Window:

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 
-from stormpg.bench import growth, libraries, limit, speeds, waits
+from stormpg.bench import growth, learning, libraries, limit, speeds, waits
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
-TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training")
+TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "learning")
+SPEED = TABLES[:-1]  # the rest takes hours
 QUICK = ("limit", "peers", "sweep", "waits", "training")
 
 
@@ -25,10 +26,12 @@ def measurable(tables: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path()) -> Iterator[dict[str, Any]]:
+def bench(
+    tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path(), out: Path = Path("benchmarks/results")
+) -> Iterator[dict[str, Any]]:
     """Measure these tables, and yield all results so far after each.
 
-    `root`: the folder that holds the peers' virtual environments.
+    `root`: the folder that holds the peers' virtual environments. `out`: that of the runs of the table learning.
     """
     about = where_and_when()
     rounds = 2 if quick else 5
@@ -44,6 +47,7 @@ def bench(tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path())
             "waits": lambda: waits.waits(quick, 1 if quick else 3, tell),
             "growth": lambda: growth.growth(quick, 3, tell),
             "memory": lambda: growth.memory(quick, tell),
+            "learning": lambda: learning.learning(root, out, tell),
         }
         for name in tables:
             found.append(work[name]())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stormpg import files
+from stormpg.bench import learning
 from stormpg.errors import InputError, shown
 from stormpg.files.reading import Text, check_fields, conforms, read_object
 from stormpg.report.palette import COLOURS, STYLES
@@ -90,13 +91,17 @@ def plots(result: Result, folder: Path) -> list[Path]:
         rows = [row for row in table["rows"] if row.get("values")]
         if not rows:
             continue
-        lines = "axis" in rows[0]
-        figure = Figure(figsize=(7, 4.6) if lines else (8, 1.3 + 0.3 * len(rows)), layout="constrained")
+        lines, scores = "axis" in rows[0], table["name"] == "learning"
+        height = 7.5 if scores else 1.3 + 0.3 * len(rows)
+        figure = Figure(figsize=(7, 4.6) if lines else (8, height), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
-        (_lines if lines else _bars)(axes, rows)
-        axes.set_ylabel(table["unit"]) if lines else axes.set_xlabel(table["unit"])
-        axes.set_title(table["title"], loc="left", fontweight="bold")
+        if scores:
+            learning.plot(axes, table)
+        else:
+            (_lines if lines else _bars)(axes, rows)
+        axes.set_ylabel(table["unit"]) if lines else axes.set_xlabel("score" if scores else table["unit"])
+        axes.set_title(table["title"], loc="left", fontweight="bold", pad=24 if scores else None)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, axis="both" if lines else "x")
         made.append(folder / f"{table['name']}.png")

@@ -10,7 +10,10 @@ from stormpg.report.terminal import doing, out, table
 
 Files = Annotated[Path, typer.Option("--out", help="Folder for the result and its plots.")]
 Against = Annotated[Path | None, typer.Option(help="An earlier result; lists the rows that got slower.")]
-Tables = Annotated[str | None, typer.Option(help="Comma-separated names of tables. [all; with --quick five of them]")]
+Tables = Annotated[
+    str | None,
+    typer.Option(help="Comma-separated names of tables. [all about speed; with --quick five of them]. `learning` takes hours."),
+]
 Load = Annotated[Path | None, typer.Option(help="Show a stored result instead of measuring.")]
 Readme = Annotated[Path | None, typer.Option(help="Update the tables in this file, between its marks.")]
 
@@ -25,17 +28,20 @@ def bench_command(
     folder: Files = Path("benchmarks/results"),
     as_json: Json = False,
 ) -> None:
-    """Measure the speed on this machine, compared with C and other libraries; startup times; growth of time and memory."""
+    """Measure the speed on this machine, compared with C and other libraries; startup times; growth of time and memory.
+
+    `--tables learning` measures what the default algorithm learns instead, compared with Stable-Baselines3.
+    """
     from stormpg.bench import tables as stored_tables
-    from stormpg.bench.run import QUICK, TABLES, bench, measurable
+    from stormpg.bench.run import QUICK, SPEED, bench, measurable
 
     old = stored_tables.read(against) if against else None
-    names = measurable(tuple(tables.split(",")) if tables else QUICK if quick else TABLES)
+    names = measurable(tuple(tables.split(",")) if tables else QUICK if quick else SPEED)
     if load:
         result = stored_tables.read(load)
     else:
         with doing("bench") as tell:
-            for result in bench(names, quick, tell):  # stored after each table, so that little is lost if it stops
+            for result in bench(names, quick, tell, out=folder):  # stored after each table, so that little is lost if it stops
                 stored = stored_tables.store(result, folder)
     for one in result["tables"]:
         table(one["title"], *stored_tables.cells(one), one["note"] or None)

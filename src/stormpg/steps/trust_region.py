@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.contract import Here, Step, Tracked
-from stormpg.pytrees import Tree, add, as_float, record
-from stormpg.steps.natural import check_positive, divergence_on
+from stormpg.pytrees import Tree, add, as_float, record, static
+from stormpg.steps.natural import check_positive, divergence_on, thinned
 
 ATTEMPTS = 20  # at another length
 MARGIN = 0.95  # of the predicted length, so that the next attempt is likely to be short enough
@@ -28,14 +28,15 @@ class Attempt(NamedTuple):
 class Within:
     """`step`, shortened so that KL(π_{ξ_t} ‖ π_{ξ_{t+1}}) ≤ rate · max(κ / L, δ) in nats a step.
 
-    The divergence is the exact one of the policy family, its mean is over the states that the tracker offers, and L is their
-    mean number of steps a trajectory: κ is in nats a trajectory. `rate` is the tracker's, or 1. If no attempt is short enough,
-    the parameters do not move.
+    The divergence is the exact one of the policy family, its mean is over every `stride`-th time step of the states that the
+    tracker offers, and L is their mean number of steps a trajectory: κ is in nats a trajectory. `rate` is the tracker's, or 1.
+    If no attempt is short enough, the parameters do not move.
     """
 
     step: Step
     kappa: Array
     delta: Array
+    stride: int = static(default=1)
 
     def init(self, params: Tree) -> Tree:
         return self.step.init(params)
@@ -45,7 +46,8 @@ class Within:
         taken = (tracked.states or tracked.batch).trajectories
         length = taken.mask.sum() / jnp.maximum(taken.mask[:, 0].sum(), 1)
         limit = jnp.maximum(self.kappa / length, self.delta) * (1.0 if tracked.rate is None else tracked.rate)
-        divergence, change = divergence_on(here, taken), add(moved, here.params, -1.0)
+        thin = thinned(tracked.states or tracked.batch, self.stride)
+        divergence, change = divergence_on(here, thin), add(moved, here.params, -1.0)
 
         def at(share: Array) -> Array:
             return divergence(add(here.params, change, share))
@@ -67,7 +69,10 @@ class Within:
         return add(here.params, change, jax.lax.while_loop(goes_on, attempt, start).best), state
 
 
-def within(step: Step, kappa: float, delta: float = 0.0) -> Within:
-    """A trust region around any step: κ nats a trajectory (`kappa`), or δ nats a step (`delta`) if that is more."""
-    check_positive(kappa=kappa)
-    return Within(step, as_float(kappa), as_float(delta))
+def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1) -> Within:
+    """A trust region around any step: κ nats a trajectory (`kappa`), or δ nats a step (`delta`) if that is more.
+
+    `stride`: measured on every `stride`-th time step.
+    """
+    check_positive(kappa=kappa, stride=stride)
+    return Within(step, as_float(kappa), as_float(delta), stride)

@@ -47,7 +47,7 @@ class Windowed:
         (batch,) = batches
         window, weights = self.advance(here, batch, memory)
         taken = window.trajectories
-        c = window_coefficients(here.estimator, taken, weights, self.K) * taken.mask
+        c = window_coefficients(here.estimator, taken, weights, window.age) * taken.mask
         g = score_sum(here.policy, here.params, taken, c / (window.filled * here.n))
         return tracked(g, window, weights, batch)
 
@@ -72,6 +72,8 @@ class Blended(Windowed):
 
         u = share r_A / (share r_A + (1 − share) r_C)
 
+    A `share` below ½ asks for more signal from a critic, whose errors are the same in all batches and do not show as noise.
+
     The same measure of g_t itself, signal/(signal + noise), is the `rate` of the step: small near an optimum.
     """
 
@@ -82,7 +84,7 @@ class Blended(Windowed):
         (batch,) = batches
         window, weights = self.advance(here, batch, memory)
         taken, mask = window.trajectories, window.trajectories.mask
-        a, c = (window_coefficients(one, taken, weights, self.K) * mask for one in (self.critic, here.estimator))
+        a, c = (window_coefficients(one, taken, weights, window.age) * mask for one in (self.critic, here.estimator))
         a = a - weights.step * mask * (a.sum() / jnp.maximum((weights.step * mask).sum(), 1e-30))
         least = TINY * jnp.sqrt((sums_to_come(taken.reward, here.estimator.gamma) ** 2 * mask).sum() / mask.sum())
         scaled = jnp.stack([unit(x, mask, least) for x in (a, c)]) * window.filled / mask.sum()
