@@ -15,6 +15,7 @@ from stormpg.estimators import coefficients
 from stormpg.scores import log_probs, score_sum, score_sums
 from stormpg.theory.enumeration import expectation_over_batches, objective, sampled_by, small_chain
 from stormpg.trajectories import Batch, Trajectories, Weights
+from tests.test_conformance import mostly_slow
 from tests.test_estimators import ESTIMATORS, GAMMA, two_parameters
 
 POLICY = stormpg.softmax_table(3, 2)
@@ -54,7 +55,7 @@ def expected_over_windows(function, B, horizon):
     return np.asarray(found), np.asarray(ravel_pytree(jax.grad(lambda x: objective(POLICY, x, every, GAMMA))(params))[0])
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", mostly_slow(ESTIMATORS, "gpomdp"))
 @pytest.mark.parametrize(("baseline", "B", "horizon"), [("none", 1, 3), ("time", 2, 2)])
 def test_a_window_is_unbiased(float64, name, baseline, B, horizon):
     """E[g] = ∇L(ξ) over all pairs of batches, of which the first was sampled at other parameters."""
@@ -65,6 +66,7 @@ def test_a_window_is_unbiased(float64, name, baseline, B, horizon):
     assert np.abs(expected).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_leaving_out_one_trajectory_of_a_window_is_biased(float64):
     """Why a baseline leaves out the i-th trajectory of every batch: the mean of all others differs between the batches."""
     estimator = ESTIMATORS["gpomdp"](GAMMA, "time")
@@ -310,6 +312,7 @@ def test_exploding_weights_switch_the_memory_off(float64):
     assert far > near
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gamma", "lam", "bias"), [(1.0, 0.95, 0.016), (1.0, 0.5, 0.080), (1.0, 0.0, 0.181), (0.9, 0.95, 0.074), (0.9, 0.0, 0.190)]
 )

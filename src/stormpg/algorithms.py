@@ -255,7 +255,7 @@ def window_npg(
     lam: float = 0.95,
     critic_share: float = 0.3,
     kappa: float = 2.0,
-    delta: float = 0.02,
+    delta: float = 0.05,
     damping: float = 0.1,
 ) -> Algorithm:
     """Windowed natural policy gradient, the default: the last K batches of B trajectories, and a trust region.
