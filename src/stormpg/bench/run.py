@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from stormpg.bench import growth, learning, libraries, limit, speeds, waits
+from stormpg.bench import growth, learning, libraries, limit, speeds, waits, windows
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
-TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "learning")
+TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "window", "learning")
 SPEED = TABLES[:-1]  # the rest takes hours
 QUICK = ("limit", "peers", "sweep", "waits", "training")
 
@@ -47,6 +47,7 @@ def bench(
             "waits": lambda: waits.waits(quick, 1 if quick else 3, tell),
             "growth": lambda: growth.growth(quick, 3, tell),
             "memory": lambda: growth.memory(quick, tell),
+            "window": lambda: windows.window(rounds, tell),
             "learning": lambda: learning.learning(root, out, tell),
         }
         for name in tables:

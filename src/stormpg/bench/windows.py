@@ -1,0 +1,41 @@
+"""The cost of a window: an iteration of a tracker over K batches, compared with a plain one."""
+
+from collections.abc import Callable
+from functools import partial
+
+import stormpg
+from stormpg import estimators, schedules, steps, trackers
+from stormpg.algorithms import Algorithm
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, seconds_of
+
+B, HORIZON, ITERATIONS = 3, 100, 300
+SIZES = (4, 16, 64)
+
+
+def row_of(tracker: trackers.Plain | trackers.Windowed) -> Algorithm:
+    """GPOMDP with Adam over this tracker."""
+    return Algorithm(estimators.gpomdp(0.99), tracker, schedules.always(B), steps.optax_step(0.01))
+
+
+def milliseconds(algorithm: Algorithm, seeds: int) -> float:
+    """An iteration of all seeds, on Cart-Pole."""
+    train = partial(stormpg.train, "cartpole-continuous", algorithm, B * ITERATIONS, seeds, horizon=HORIZON)
+    return 1e3 * seconds_of(train) / ITERATIONS
+
+
+def window(rounds: int, tell: Tell, seeds: tuple[int, ...] = (1, 16)) -> BenchTable:
+    """Plain, windows of several sizes, and the default algorithm."""
+    rows = {"plain": row_of(trackers.plain())}
+    rows |= {f"window, K = {K}": row_of(trackers.window(K)) for K in SIZES} | {"window-npg": stormpg.window_npg(B=B)}
+    tasks: dict[str, Callable[[], float]] = {
+        f"{name}, {count} seeds": partial(milliseconds, algorithm, count) for count in seeds for name, algorithm in rows.items()
+    }
+    figures = in_turns(tasks, rounds, tell)
+    made = []
+    for count in seeds:
+        plain = Row("", figures[f"plain, {count} seeds"]).median
+        for name in rows:
+            values = figures[f"{name}, {count} seeds"]
+            made.append(Row(f"{name}, {count} seeds", values, {"times plain": Row("", values).median / plain}))
+    note = f"Cart-Pole, B = {B}, H = {HORIZON}; compilation and the start of a run are included, and are the same for all."
+    return BenchTable("window", "An iteration over a window of K batches", "milliseconds", made, note, faster_is="lower")
