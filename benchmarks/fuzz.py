@@ -159,15 +159,31 @@ def make_templates(root: Path, wanted: Collection[str] = tuple({kind.folder for 
     small = ("--trajectories", "30", "--seeds", "2", "--horizon", "4")
     tiny = ("--S0", "3", "--B", "2", "--hidden", "3")
     makes: dict[str, Callable[[Path], Any]] = {
-        "run": lambda folder: command("train", "pendulum", *small, *tiny, "--out", str(folder)),
-        "gym": lambda folder: command("train", "gym:CartPole-v1", *small, *tiny, "--out", str(folder)),
+        "run": lambda folder: command("train", "pendulum", "--algorithm", "storm-pg", *small, *tiny, "--out", str(folder)),
+        "gym": lambda folder: command(
+            "train", "gym:CartPole-v1", "--algorithm", "storm-pg", *small, *tiny, "--out", str(folder)
+        ),
         "begun": begin,
         "compare": lambda folder: command(
             "compare", "pendulum", "--algorithms", "gpomdp,storm-pg", *small, "--out", str(folder)
         ),
         "reproduce": plan_only,
         "tune": lambda folder: command(
-            *("tune", "pendulum", "--trials", "4", "--generation", "2", *small, "--fresh-seeds", "2", "--out", str(folder))
+            *(
+                "tune",
+                "pendulum",
+                "--algorithm",
+                "storm-pg",
+                "--trials",
+                "4",
+                "--generation",
+                "2",
+                *small,
+                "--fresh-seeds",
+                "2",
+                "--out",
+                str(folder),
+            )
         ),
         "theory": theory,
         "toml": tomls,

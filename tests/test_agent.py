@@ -128,13 +128,14 @@ def test_settings_go_to_the_algorithm_and_to_the_policy():
     assert algorithm.settings["S0"] == 7
     assert policy.policy.mean.sizes == (4, 8, 4, 1)
     np.testing.assert_allclose(policy.policy.sigma, 0.5)
-    assert Agent("cartpole-continuous", policy="gaussian-linear", sigma=0.3).policy.mean.feature_dim == 5
+    assert Agent("cartpole-continuous", "gpomdp", policy="gaussian-linear", sigma=0.3).policy.mean.feature_dim == 5
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"et": 0.1}, "Agent has no setting 'et': did you mean 'eta'"),
+        ({"algorithm": "storm-pg", "et": 0.1}, "Agent has no setting 'et': did you mean 'eta'"),
+        ({"alpha": 0.1}, "It is a setting of storm-pg: name the algorithm"),
         ({"sigm": 0.1}, "did you mean 'sigma'"),
         ({"env": "cartpole", "sigma": 0.1}, "Agent has no setting 'sigma'"),
         ({"algorithm": ALGORITHM, "eta": 0.1}, "eta was given beside an algorithm that is made already"),
@@ -142,7 +143,7 @@ def test_settings_go_to_the_algorithm_and_to_the_policy():
         ({"policy": "MlpPolicy"}, r"policy is 'MlpPolicy'; expected one of the kinds of policy_for \(gaussian-mlp, "),
         ({"policy": 3}, "policy is 3; expected a policy, such as policy_for"),
         ({"algorithm": "ppo"}, "unknown algorithm 'ppo'"),
-        ({"eta": "fast"}, "eta is 'fast'; expected a number"),
+        ({"algorithm": "storm-pg", "eta": "fast"}, "eta is 'fast'; expected a number"),
         ({"seed": -1}, "seed is -1; expected a whole number from 0"),
         ({"seed": 1.5}, r"seed is 1\.5; expected a whole number"),
         ({"horizon": True}, "horizon is True; expected a whole number"),

@@ -30,7 +30,8 @@ def test_example(file, capsys, monkeypatch):
 
 
 def blocks(file: str, language: str) -> list[str]:
-    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / file).read_text(), re.DOTALL | re.MULTILINE)
+    found = [block for kind, block in fences if kind == language]
     assert found, f"{file} has no block of this kind"
     return found
 

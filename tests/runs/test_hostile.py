@@ -330,7 +330,9 @@ def test_folders_of_any_name(command, name):
     assert (code, err.count("\n")) == (2, 1)
     assert "\x1b" not in err
     assert "nowhere" in err
-    code, out, err = command("train", "pendulum", "--trajectories", "5", *ALIKE, "--out", f"D/{name}")
+    code, out, err = command(
+        "train", "pendulum", "--algorithm", "storm-pg", "--trajectories", "5", *ALIKE, "--out", f"D/{name}"
+    )
     assert (code, err.count("\n")) in ((0, 0), (2, 1))
     assert "\x1b" not in out + err
     assert code == (2 if len(name) > 255 else 0)

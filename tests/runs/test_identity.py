@@ -202,7 +202,8 @@ def test_a_folder_that_another_writes_to(tmp_path, command):
 
 
 WRITER = "from stormpg import cli; input(); cli.main()"
-SHORT = ("train", "cartpole-continuous", "--trajectories", "20", "--seeds", "2", "--horizon", "5", "--S0", "4", "--B", "2")
+SHORT = ("train", "cartpole-continuous", "--trajectories", "20", "--seeds", "2", "--horizon", "5")
+SHORT += ("--algorithm", "storm-pg", "--S0", "4", "--B", "2")
 
 
 @pytest.mark.slow

@@ -292,7 +292,7 @@ def test_a_run_is_resumed_with_any_number_of_actors(same_processes, one_actor, t
 
 @pytest.mark.slow
 def test_the_command(same_processes, command, tmp_path):
-    sizes = ["--S0", "4", "--B", "2", "--trajectories", "8", "--seeds", "1", "--horizon", "5"]
+    sizes = ["--algorithm", "storm-pg", "--S0", "4", "--B", "2", "--trajectories", "8", "--seeds", "1", "--horizon", "5"]
     assert command("train", CARTPOLE, *sizes, "--rollout-workers", "2", "--out", "run")[0] == 0
     code, out, _ = command("train", "--resume", "run", "--rollout-workers", "1")
     assert code == 0
@@ -302,7 +302,7 @@ def test_the_command(same_processes, command, tmp_path):
 @pytest.mark.slow
 def test_sigterm_still_saves_the_run(tmp_path):
     """A cluster started by the command does not intercept its signals."""
-    sizes = ["--S0", "4", "--B", "2", "--trajectories", "100000", "--seeds", "1", "--horizon", "5"]
+    sizes = ["--algorithm", "storm-pg", "--S0", "4", "--B", "2", "--trajectories", "100000", "--seeds", "1", "--horizon", "5"]
     call = [
         sys.executable,
         "-m",

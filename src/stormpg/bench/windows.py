@@ -37,5 +37,5 @@ def window(rounds: int, tell: Tell, seeds: tuple[int, ...] = (1, 16)) -> BenchTa
         for name in rows:
             values = figures[f"{name}, {count} seeds"]
             made.append(Row(f"{name}, {count} seeds", values, {"times plain": Row("", values).median / plain}))
-    note = f"Cart-Pole, B = {B}, H = {HORIZON}; compilation and the start of a run are included, and are the same for all."
+    note = f"Cart-Pole, B = {B}, H = {HORIZON}, after compilation; the start of a run is included."
     return BenchTable("window", "An iteration over a window of K batches", "milliseconds", made, note, faster_is="lower")
