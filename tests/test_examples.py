@@ -55,7 +55,8 @@ def test_commands_in_the_readme(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     lines = [line.split("#")[0] for line in "".join(blocks("README.md", "")).splitlines() if line.startswith("stormpg ")]
-    assert len(lines) >= 4
+    lines = [line for line in lines if not line.startswith("stormpg theory")]  # takes minutes: see tests/theory
+    assert len(lines) >= 8
     for line in lines:
         words = shlex.split(line)
         small = ["--trajectories", "30", "--seeds", "2", "--horizon", "5"] if words[1] in ("train", "compare", "tune") else []
