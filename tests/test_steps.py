@@ -238,6 +238,19 @@ def test_a_step_stays_within_its_trust_region(float64, inner, scale, rate):
         assert cosine > 1 - 1e-9
 
 
+def test_the_region_holds_after_the_policy_has_limited_the_step(float64):
+    """A σ that may not grow as far as the step wants makes the same change of the mean a larger divergence."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(3,), learn_sigma=True, sigma_step=1e-3)
+    params, taken = policy.init(jax.random.key(0)), seen()
+    here = Here(None, None, params, policy, None, True, 4)
+    g = {**some_gradient(params, 1e3), "log_sigma": jnp.full(1, 3e3)}
+    moved, _ = steps.within(steps.optax_step(1.0, "sgd"), 0.5).apply(
+        here, Tracked(g, (), Batch(taken, params)), steps.optax_step(1.0, "sgd").init(params)
+    )
+    np.testing.assert_array_equal(policy.limit_step(params, moved)["log_sigma"], moved["log_sigma"])
+    assert 0.25 < mean_kl(here, moved, taken) * float(taken.mask.sum() / 4) <= 0.5
+
+
 def test_nats_a_step_are_a_lower_bound_of_the_trust_region(float64):
     here, taken = standing(), seen()
     g, batch = some_gradient(here.params, 1e3), Batch(taken, here.params)

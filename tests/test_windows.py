@@ -313,16 +313,25 @@ def test_exploding_weights_switch_the_memory_off(float64):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("gamma", "bias"), [(1.0, 0.0), (0.9, 0.088)])
+def test_the_bias_of_discounting_from_each_step_on(float64, gamma, bias):
+    assert relative_bias(estimators.gpomdp(gamma, from_now=True), gamma) == pytest.approx(bias, abs=0.001)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gamma", "lam", "bias"), [(1.0, 0.95, 0.016), (1.0, 0.5, 0.080), (1.0, 0.0, 0.181), (0.9, 0.95, 0.074), (0.9, 0.0, 0.190)]
 )
 def test_the_bias_of_gae(float64, gamma, lam, bias):
+    assert relative_bias(estimators.gae(gamma, lam), gamma) == pytest.approx(bias, abs=0.001)
+
+
+def relative_bias(estimator, gamma):
     """‖E[d] − ∇L‖ / ‖∇L‖ over all batches of two of the smallest chain: what docs/window-npg.md says."""
     every = small_chain(3)
     params, _ = two_parameters(POLICY)
     trajectories, probability = sampled_by(POLICY, params, every)
-    estimator = estimators.gae(gamma, lam)
     mean = lambda batch: estimators.estimate(estimator, POLICY, params, batch, on_policy=True).gradient
     found = ravel_pytree(expectation_over_batches(mean, trajectories, probability, 2))[0]
     true = ravel_pytree(jax.grad(lambda x: objective(POLICY, x, every, gamma))(params))[0]
-    assert float(jnp.linalg.norm(found - true) / jnp.linalg.norm(true)) == pytest.approx(bias, abs=0.001)
+    return float(jnp.linalg.norm(found - true) / jnp.linalg.norm(true))

@@ -1,8 +1,7 @@
 """The algorithms: each one combines an estimator, a tracker, a schedule and a step.
 
 Those of the paper's Table 1 have the defaults of its Table 2 (Cart-Pole), where it lists them. `window_npg` is the default of
-the library. Symbols: η is `eta`, α (also written
-a) is `alpha`, γ is `gamma`; S0, B and m keep their names.
+the library. Symbols: η is `eta`, α (also written a) is `alpha`, γ is `gamma`; S0, B and m keep their names.
 
 Common settings: baseline (see `estimators`); optimizer: the name of an optax optimiser, a function from a learning rate to
 one, or an optax transformation, which is used as it is, without eta and decay; decay and decay_every:
@@ -247,6 +246,12 @@ def storm_pg(
     )
 
 
+STRIDE = 4  # the divergence of policies is measured on every fourth time step
+LONG = 100.0  # a step size at which the trust region sets the length of a step
+# Starts near a policy that ignores the state, and keeps σ large for long: what has not been tried cannot be learned.
+EXPLORING = {"learn_sigma": True, "sigma_step": 0.005, "output_scale": 0.01, "normalise": "large"}
+
+
 @algorithm("window-npg")
 def window_npg(
     K: int = 16,
@@ -271,9 +276,3 @@ def window_npg(
         steps.within(steps.natural(LONG, damping, STRIDE), kappa, delta, STRIDE),
     )
     return dataclasses.replace(made, policy=Aside(EXPLORING))
-
-
-STRIDE = 4  # the divergence of policies is measured on every fourth time step
-LONG = 100.0  # a step size at which the trust region sets the length of a step
-# Starts near a policy that ignores the state, and keeps σ large for long: what has not been tried cannot be learned.
-EXPLORING = {"learn_sigma": True, "sigma_step": 0.005, "output_scale": 0.01, "normalise": "large"}

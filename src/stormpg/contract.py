@@ -102,6 +102,10 @@ class Here(Moment):
         on_policy = params is batch.sampled_at
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy, each=True)
 
+    def limited(self, moved: Tree) -> Tree:
+        """Parameters that a step may move to from ξ_t: `moved`, unless the policy limits it."""
+        return self.policy.limit_step(self.params, moved) if hasattr(self.policy, "limit_step") else moved
+
     def pool(self, batches: tuple[Batch, ...]) -> Batch:
         """Join batches into one: each trajectory is treated as sampled by the mixture of all their policies.
 

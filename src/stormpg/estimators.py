@@ -68,7 +68,7 @@ def gae(gamma: float, lam: float = 0.95) -> Estimator:
     """Generalised advantage estimation (Schulman et al. 2016): S_t Σ_{h≥t} (γλ)^{h−t} (r_h + γ V(s_{h+1}) − V(s_h)).
 
     V is linear in features of state and time and fitted to other trajectories. The estimate is biased: V has errors, rewards
-    are discounted from t on, and importance weights are those of single steps. See docs/algorithms.md for how much.
+    are discounted from t on, and importance weights are those of single steps. See docs/window-npg.md for how much.
     """
     if not isinstance(lam, jax.core.Tracer) and not 0 <= lam <= 1:
         raise InputError(f"lam is {lam}; expected a number in [0, 1].")
@@ -141,7 +141,8 @@ def estimate(
         baseline = _baseline(estimator, policy, params, trajectories)
     coefficient = coefficients(estimator, trajectories, weights, baseline)
     if each:
-        check_scalar(estimator)
+        if estimator.baseline == "optimal":
+            raise InputError("the baseline 'optimal' has no gradient of each trajectory here: use 'time' or 'none'.")
         sums = score_sums(policy, params, trajectories, (coefficient * trajectories.mask)[None], n)
         return Estimate(jax.tree.map(lambda x: x[0], sums), weights.cumulative, baseline)
     total = score_sum(policy, params, trajectories, coefficient * trajectories.mask / n)

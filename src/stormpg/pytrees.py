@@ -15,6 +15,8 @@ import numpy as np
 from jax import Array
 from optax.tree_utils import tree_vdot
 
+from stormpg.errors import InputError
+
 Tree = Any  # a pytree of arrays
 T = TypeVar("T")
 
@@ -64,6 +66,13 @@ def traceable(thing: Any) -> Any:
 def as_float(number: Any) -> Array:
     """Convert a float setting to a strongly typed array, so that 1, 1.0 and a tracer share one compiled program."""
     return jnp.asarray(number, dtype=jnp.result_type(float))
+
+
+def check_positive(**settings: Any) -> None:
+    """Raise InputError if a setting is not above 0. A traced one cannot be checked."""
+    for name, value in settings.items():
+        if not isinstance(value, jax.core.Tracer) and not value > 0:
+            raise InputError(f"{name} is {value}; expected a number above 0.")
 
 
 def stack(trees: Sequence[T]) -> T:

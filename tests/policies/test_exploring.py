@@ -9,7 +9,8 @@ import stormpg
 from stormpg.algorithms import EXPLORING
 from stormpg.errors import InputError
 from stormpg.policies.acting import actor
-from stormpg.policies.constructors import describe_policy, from_description, policy_of_algorithm
+from stormpg.policies.constructors import policy_of_algorithm
+from stormpg.policies.descriptions import describe_policy, from_description
 from stormpg.sampling import rollout
 
 ENV = stormpg.make("pendulum")

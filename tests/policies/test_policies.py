@@ -9,7 +9,8 @@ from scipy import stats
 
 import stormpg
 from stormpg.errors import InputError
-from stormpg.policies.constructors import describe_policy, from_description, log_probs_of
+from stormpg.policies.descriptions import describe_policy, from_description
+from stormpg.policies.families import log_probs_of
 from stormpg.policies.networks import MLP, few_inputs
 from stormpg.scores import log_probs
 

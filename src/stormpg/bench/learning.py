@@ -16,6 +16,7 @@ import numpy as np
 from stormpg.algorithms import DEFAULT, make_algorithm
 from stormpg.bench.libraries import SCRIPTS
 from stormpg.bench.measure import BenchTable, Row, Tell, as_users_have_it
+from stormpg.errors import InputError
 from stormpg.studies.statistics import Interval, iqm, stratified, stream
 
 FILE = "learning.jsonl"
@@ -84,8 +85,11 @@ def stored(file: Path) -> list[dict[str, Any]]:
     """The runs that a file holds. Our own runs with other settings are left out."""
     if not file.exists():
         return []
-    runs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [run for run in runs if run["learner"] != OURS or run["settings"] == ours()]
+    try:
+        runs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [run for run in runs if run["learner"] != OURS or run["settings"] == ours()]
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{file} is not a file of `stormpg bench --tables learning` ({error!r}): remove it.") from None
 
 
 def missing(
@@ -104,7 +108,10 @@ def run_one(learner: Learner, task: Task, seed: int, root: Path) -> dict[str, An
     """Train one seed in its own process."""
     python = sys.executable if learner.environment is None else str(root / learner.environment / "bin" / "python")
     script = [python, str(SCRIPTS / learner.script), *learner.arguments, task.env, str(task.steps), str(seed)]
-    done = subprocess.run(script, env=as_users_have_it(), capture_output=True, text=True, check=True)
+    done = subprocess.run(script, env=as_users_have_it(), capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InputError(f"{learner.name} failed on {task.env}, seed {seed}: {last}. All runs before it are kept.")
     about = {"learner": learner.name, "env": task.env, "asked": task.steps, "seed": seed}
     found = json.loads(done.stdout.splitlines()[-1])
     return {**about, **({"settings": ours()} if learner.name == OURS else {}), **found}

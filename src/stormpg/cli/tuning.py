@@ -17,7 +17,8 @@ from stormpg.algorithms import ALGORITHMS, make_algorithm
 from stormpg.cli.base import Config, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
 from stormpg.errors import InputError, choose
 from stormpg.paper import settings_for
-from stormpg.policies.constructors import Gaussian, describe_policy
+from stormpg.policies.descriptions import describe_policy
+from stormpg.policies.families import Gaussian
 from stormpg.report.tables import result_rows
 from stormpg.report.terminal import out, table, unit_bar
 from stormpg.runs.options import OUTSIDE_OPTIONS, Job, without_secrets

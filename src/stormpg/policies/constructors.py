@@ -1,4 +1,4 @@
-"""Constructors of all policies, the default policy for an environment, and the descriptions of policies in run folders.
+"""Constructors of all policies, and the default policy for an environment.
 
 The policy interface and the policy families are in `families`.
 """
@@ -22,7 +22,7 @@ from stormpg.policies.families import Policy as Policy
 from stormpg.policies.families import log_probs_of as log_probs_of
 from stormpg.policies.networks import MLP, LinearFeatures, LookupTable, network
 from stormpg.policies.normalisation import Normalised
-from stormpg.pytrees import as_float
+from stormpg.pytrees import as_float, check_positive
 
 WIDEST = 1e5  # bounds with a larger half-width do not tell the useful range of actions and are ignored
 
@@ -44,9 +44,7 @@ def gaussian(
     `low`, `high`: bounds of the actions, one number or one per dimension. In every dimension with both bounds, the mean is then
     measured from their centre, and the mean and σ in units of their half-width.
     """
-    _positive("sigma", sigma)
-    if sigma_step is not None:
-        _positive("sigma_step", sigma_step)
+    check_positive(sigma=sigma, **({} if sigma_step is None else {"sigma_step": sigma_step}))
     limit = None if sigma_step is None else as_float(sigma_step)
     return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, limit, scale_of(action_dim, low, high))
 
@@ -254,43 +252,6 @@ def _actions(env: AnyEnvironment) -> str:
     return f"continuous actions of shape {list(space.shape)}"
 
 
-def describe_policy(policy: Any) -> dict[str, Any] | None:
-    """Return the kind and settings from which `policy_for` makes this policy again; None for a user-defined policy.
-
-    The entry `scaled` is written only for a scaled policy: old descriptions do not have it, and their policies are not scaled.
-    """
-    if isinstance(policy, Normalised):
-        inner = describe_policy(policy.policy)
-        return None if inner is None else {**inner, "normalise": "large" if policy.only_large else True}
-    if isinstance(policy, Gaussian):
-        about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
-        about |= {} if policy.sigma_step is None else {"sigma_step": float(policy.sigma_step)}
-        about |= {} if policy.scale is None else {"scaled": [list(part) for part in policy.scale]}
-        if isinstance(policy.mean, MLP):
-            return {"kind": "gaussian-mlp", **_describe_mlp(policy.mean), **about}
-        if isinstance(policy.mean, LinearFeatures) and policy.mean.psi is with_one:
-            return {"kind": "gaussian-linear", **about}
-    if isinstance(policy, Categorical | MultiCategorical):
-        if isinstance(policy.logits, MLP):
-            kind = "categorical-mlp" if isinstance(policy, Categorical) else "multi-categorical-mlp"
-            return {"kind": kind, **_describe_mlp(policy.logits)}
-        if isinstance(policy.logits, LookupTable):
-            return {"kind": "softmax-table"}
-    return None
-
-
-def _describe_mlp(network: MLP) -> dict[str, Any]:
-    """Return the settings of a network. A factor of 1 is not written, because old descriptions do not have it."""
-    factor = {} if network.output_scale == 1.0 else {"output_scale": network.output_scale}
-    return {"hidden": list(network.sizes[1:-1]), **factor}
-
-
-def from_description(env: AnyEnvironment, about: Mapping[str, Any]) -> Any:
-    """Return the policy that `describe_policy` described."""
-    unscaled = {"scaled": False} if str(about.get("kind")).startswith("gaussian") else {}
-    return policy_for(env, **{**unscaled, **about})
-
-
 def check_policy(env: AnyEnvironment, policy: Any) -> None:
     """Raise InputError if a policy does not sample actions of the environment. Only shapes are evaluated."""
     if isinstance(policy, str) or not all(hasattr(policy, name) for name in ("init", "sample", "log_prob", "mode")):
@@ -308,8 +269,3 @@ def check_policy(env: AnyEnvironment, policy: Any) -> None:
             f"{env.name} has {_actions(env)} and the policy samples {action.dtype}{list(action.shape)}: use "
             f"a {FAMILIES[type(env.action_space)]} policy, or policy_for(env)."
         )
-
-
-def _positive(name: str, value: Any) -> None:
-    if not isinstance(value, jax.core.Tracer) and not value > 0:
-        raise InputError(f"{name} is {value}; expected a number above 0.")

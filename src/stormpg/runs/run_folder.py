@@ -23,7 +23,7 @@ from stormpg.envs import as_environment
 from stormpg.envs.from_files import from_file
 from stormpg.errors import InputError, choose, legible
 from stormpg.files import FORMAT, fill, load_tree, read_tensors, save_tree, write_json
-from stormpg.policies.constructors import describe_policy, from_description
+from stormpg.policies.descriptions import describe_policy, from_description
 from stormpg.pytrees import Tree, traceable
 from stormpg.runs import parquet
 from stormpg.runs.checkpoints import upgraded

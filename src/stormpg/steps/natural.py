@@ -11,9 +11,8 @@ from jax.scipy.sparse.linalg import cg
 from optax.tree_utils import tree_vdot
 
 from stormpg.contract import Here, Tracked
-from stormpg.errors import InputError
 from stormpg.estimators import advantage, check_scalar, estimate
-from stormpg.pytrees import Tree, add, as_float, record, static
+from stormpg.pytrees import Tree, add, as_float, check_positive, record, static
 from stormpg.scores import block_sum, log_probs
 from stormpg.trajectories import Batch, Trajectories
 
@@ -139,13 +138,6 @@ def natural(eta: float = 1.0, damping: float = 0.1, stride: int = 4) -> NaturalD
     """`eta` (η): the step size; the damping is added to the diagonal of F; F uses every `stride`-th time step."""
     check_positive(eta=eta, damping=damping, stride=stride)
     return NaturalDirection(as_float(eta), as_float(damping), stride)
-
-
-def check_positive(**settings: Any) -> None:
-    """Raise InputError if a setting is not above 0."""
-    for name, value in settings.items():
-        if not isinstance(value, jax.core.Tracer) and not value > 0:
-            raise InputError(f"{name} is {value}; expected a number above 0.")
 
 
 def natural_gradient(delta: float = 0.01, damping: float = 0.01) -> NaturalGradient:

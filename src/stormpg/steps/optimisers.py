@@ -10,7 +10,7 @@ from jax import Array
 
 from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError, nearest
-from stormpg.pytrees import Tree, as_float, record, static
+from stormpg.pytrees import Tree, as_float, check_positive, record, static
 
 
 @record
@@ -58,9 +58,7 @@ def optax_step(
 
     A transformation is used as it is: it has its own learning rate, and `eta` and `decay` do not apply to it.
     """
-    for name, value in (("eta", eta), ("inner_rate", inner_rate)):
-        if not isinstance(value, jax.core.Tracer) and not value > 0:
-            raise InputError(f"{name} is {value}; expected a number above 0.")
+    check_positive(eta=eta, inner_rate=inner_rate)
     if not isinstance(decay, jax.core.Tracer) and not 0 < decay <= 1:
         raise InputError(f"decay is {decay}; expected a factor in (0, 1].")
     if decay_every < 1:

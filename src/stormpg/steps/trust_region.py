@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.contract import Here, Step, Tracked
-from stormpg.pytrees import Tree, add, as_float, record, static
-from stormpg.steps.natural import check_positive, divergence_on, thinned
+from stormpg.pytrees import Tree, add, as_float, check_positive, record, static
+from stormpg.steps.natural import divergence_on, thinned
 
 ATTEMPTS = 20  # at another length
 MARGIN = 0.95  # of the predicted length, so that the next attempt is likely to be short enough
@@ -50,7 +50,7 @@ class Within:
         divergence, change = divergence_on(here, thin), add(moved, here.params, -1.0)
 
         def at(share: Array) -> Array:
-            return divergence(add(here.params, change, share))
+            return divergence(here.limited(add(here.params, change, share)))
 
         def attempt(last: Attempt) -> Attempt:
             # The divergence is nearly quadratic in the length. Far away it may not be a number.
@@ -66,7 +66,7 @@ class Within:
         one = jnp.ones_like(limit)
         first = at(one)
         start = Attempt(jnp.zeros((), int), one, first, jnp.where(first <= limit, one, 0.0))
-        return add(here.params, change, jax.lax.while_loop(goes_on, attempt, start).best), state
+        return here.limited(add(here.params, change, jax.lax.while_loop(goes_on, attempt, start).best)), state
 
 
 def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1) -> Within:

@@ -22,7 +22,8 @@ from stormpg import files
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs import make
 from stormpg.errors import InputError, shown
-from stormpg.policies.constructors import describe_policy, policy_for
+from stormpg.policies.constructors import policy_for
+from stormpg.policies.descriptions import describe_policy
 from stormpg.runs import run_folder
 from stormpg.runs.result import Progress
 from stormpg.runs.table import Columns

@@ -1,5 +1,7 @@
 """Trackers that estimate the gradient from the last K batches, see `windows`."""
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -52,14 +54,16 @@ class Windowed:
         return tracked(g, window, weights, batch)
 
 
-def tracked(g: Tree, window: Window, weights: Weights, batch: Batch, **more: Array) -> Tracked:
+def tracked(
+    g: Tree, window: Window, weights: Weights, batch: Batch, rate: Array | None = None, info: Mapping[str, Array] | None = None
+) -> Tracked:
     """The result of a tracker over a window: a step may look at the states of all its batches."""
     n, horizon = batch.trajectories.mask.shape
     shown = jax.lax.dynamic_slice_in_dim(weights.cumulative, window.newest * n, n)[:, :horizon]
     w = weights.step * window.trajectories.mask
-    info = {"effective_steps": w.sum() ** 2 / jnp.maximum((w**2).sum(), 1e-30) / window.trajectories.mask.sum()}
-    rate = more.pop("rate", None)
-    return Tracked(g, window, batch, shown, Batch(window.trajectories, None), rate, {**info, **more})
+    effective = w.sum() ** 2 / jnp.maximum((w**2).sum(), 1e-30) / window.trajectories.mask.sum()
+    states = Batch(window.trajectories, None)
+    return Tracked(g, window, batch, shown, states, rate, {"effective_steps": effective, **(info or {})})
 
 
 @record
@@ -94,7 +98,7 @@ class Blended(Windowed):
         mixed = jax.tree.map(lambda x: u * x[0] + (1 - u) * x[1], each)
         r = signal_to_noise(mixed, window.filled)
         g = jax.tree.map(lambda x: x.sum(axis=0) / window.filled, mixed)
-        return tracked(g, window, weights, batch, rate=(r + DOUBT) / (r + 1), critic_share=u, signal=r / (r + 1))
+        return tracked(g, window, weights, batch, (r + DOUBT) / (r + 1), {"critic_share": u, "signal": r / (r + 1)})
 
 
 def unit(c: Array, mask: Array, least: Array) -> Array:
