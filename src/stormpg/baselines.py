@@ -107,7 +107,7 @@ def solve_ridge(ridge: float, gram: Array, moment: Array) -> Array:
 
 
 CLIP = 5.0  # of standardised observations: the squares of rare large ones would dominate the fit
-WINDOW_RIDGE = 1e-4
+RIDGES = (1e-4, 1e-2, 0.1, 1.0, 10.0)  # relative to the mean square of a feature
 MANY = 20  # components of a state, above which their products would be too many
 DEGREE = 6  # of Legendre polynomials in t: enough for the values of an episode in which every step has the same reward
 
@@ -145,11 +145,28 @@ def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Arra
     groups, size = n // places, 3 * dimension + len(first) + DEGREE + 4
     nothing = jnp.zeros((groups, size, size), s.dtype), jnp.zeros((groups, size), s.dtype)
     sums = fold_blocks(fit, nothing, (s, time, mask, to_come * mask), mask)[0]
-    theta = jax.vmap(partial(solve_ridge, WINDOW_RIDGE))(*(leave_one_out_sum(x) for x in sums))
-    theta = for_all_batches(theta, places)
+    of_time = np.zeros(size, bool)
+    of_time[dimension + len(first) : dimension + len(first) + DEGREE + 1] = True
+    theta = for_all_batches(fit_other_groups(*sums, of_time), places)
     predict = lambda none, block: (none, jnp.einsum("nhf,nf->nh", described(*block), theta))
     values: Array = fold_blocks(predict, (), (s, time, mask), mask)[1]
     return values
+
+
+def fit_other_groups(gram: Array, moment: Array, free: np.ndarray) -> Array:
+    """The coefficients for each group, [B, f], fitted to the other groups by ridge regressions.
+
+    `gram`, [B, f, f], and `moment`, [B, f], are the sums of each group. Of all `RIDGES` the one with the smallest squared error
+    is used, where the error of each group is that of the fit to the others. Features that are `free` always have the smallest.
+    """
+    others, target = leave_one_out_sum(gram), leave_one_out_sum(moment)
+    unit = 1 + jnp.trace(others, axis1=1, axis2=2)[:, None] / len(free)
+    penalties = jnp.where(jnp.asarray(free), RIDGES[0], jnp.asarray(RIDGES, gram.dtype)[:, None]) * unit[:, None]  # [B, r, f]
+    solve = lambda gram, moment, penalty: eliminate(gram + jnp.diag(penalty), moment)
+    theta = jax.vmap(jax.vmap(solve, (None, None, 0)))(others, target, penalties)  # [B, r, f]
+    error = jnp.einsum("brf,bfg,brg->r", theta, gram, theta) - 2 * jnp.einsum("brf,bf->r", theta, moment)
+    best: Array = jnp.take(theta, jnp.argmin(error), axis=1)
+    return best
 
 
 def eliminate(matrix: Array, right: Array) -> Array:
