@@ -249,7 +249,7 @@ def storm_pg(
 STRIDE = 4  # the divergence of policies is measured on every fourth time step
 LONG = 100.0  # a step size at which the trust region sets the length of a step
 # Starts near a policy that ignores the state, and keeps σ large for long: what has not been tried cannot be learned.
-EXPLORING = {"learn_sigma": True, "sigma_step": 0.005, "output_scale": 0.01, "normalise": "large"}
+EXPLORING = {"learn_sigma": True, "sigma_step": 0.005, "output_scale": 0.01, "normalise": "large", "censored": True}
 
 
 @algorithm("window-npg")
@@ -260,14 +260,15 @@ def window_npg(
     lam: float = 0.95,
     critic_share: float = 0.3,
     kappa: float = 2.0,
-    delta: float = 0.05,
+    delta: float = 0.1,
     damping: float = 0.1,
 ) -> Algorithm:
     """Windowed natural policy gradient, the default: the last K batches of B trajectories, and a trust region.
 
     Each step is along (F + damping)⁻¹ g_t, with g_t and F from the whole window, see `trackers.blend` and `steps.within`. g_t
     mixes GPOMDP, discounted from each step on, with GAE(λ) (`lam`), whose prior share is `critic_share`. The policy moves by at
-    most max(κ/L, δ) nats a step (`kappa`, `delta`), L the mean length of an episode, and by less if g_t is mostly noise.
+    most max(κ/L, δ n/1000) nats a step (`kappa`, `delta`), L the mean length of an episode and n the number of new steps, and by
+    less if g_t is mostly noise.
     """
     made = Algorithm(
         gpomdp_estimator(gamma, from_now=True),

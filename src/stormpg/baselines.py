@@ -112,6 +112,14 @@ MANY = 20  # components of a state, above which their products would be too many
 DEGREE = 6  # of Legendre polynomials in t: enough for the values of an episode in which every step has the same reward
 
 
+def states_of(trajectories: Trajectories) -> tuple[Array, Array, Array]:
+    """All states as vectors, [n, H, d], and the mean and deviation of their components."""
+    mask, live = trajectories.mask, trajectories.mask.sum()
+    s = trajectories.observation.reshape(*mask.shape, -1).astype(trajectories.reward.dtype)
+    shift = jnp.einsum("nhd,nh->d", s, mask) / live
+    return s, shift, jnp.sqrt(jnp.einsum("nhd,nh->d", (s - shift) ** 2, mask) / live + 1e-8)
+
+
 def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Array:
     """V(s_h, h), [n, H], 0 after the end: ridge regression of the reward to come, fitted to the other groups of a window.
 
@@ -120,11 +128,9 @@ def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Arra
     older batches had other values. s is standardised over the whole window and clipped. See `from_other_groups`.
     """
     places = len(age)
-    mask, live = trajectories.mask, trajectories.mask.sum()
+    mask = trajectories.mask
     n, horizon = mask.shape
-    s = trajectories.observation.reshape(n, horizon, -1).astype(to_come.dtype)
-    shift = jnp.einsum("nhd,nh->d", s, mask) / live
-    spread = jnp.sqrt(jnp.einsum("nhd,nh->d", (s - shift) ** 2, mask) / live + 1e-8)
+    s, shift, spread = states_of(trajectories)
     powers = legvander(np.linspace(-1, 1, horizon), DEGREE).astype(s.dtype)
     time = jnp.broadcast_to(powers, (n, *powers.shape))
     dimension = s.shape[-1]

@@ -69,6 +69,8 @@ class Environment:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)  # the arguments of `make`
     # A faster function for a whole batch of trajectories, if there is one: of (policy, params, key, n, horizon).
     batches: Callable[..., Any] | None = None
+    # Whether only the clipped action matters. False: rewards also depend on how far an action is beyond its bounds.
+    clips: bool = True
 
     in_jax: ClassVar[bool] = True
 
@@ -86,7 +88,7 @@ class Environment:
     def parts(self) -> dict[str, Any]:
         """The parts of the environment that a run's results depend on, by name."""
         fields = (field.name for field in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in fields if name not in ("settings", "horizon")}
+        return {name: getattr(self, name) for name in fields if name not in ("settings", "horizon", "clips")}
 
     def flatten(self, observation: Any) -> np.ndarray:
         """Return an observation, or a batch of them, as a policy takes it."""

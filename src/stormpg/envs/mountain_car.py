@@ -45,4 +45,4 @@ def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, 
 
 
 def mountain_car_continuous() -> Environment:
-    return Environment("mountain-car-continuous", reset, step, Box((2,)), Box((1,), -1.0, 1.0), horizon=999)
+    return Environment("mountain-car-continuous", reset, step, Box((2,)), Box((1,), -1.0, 1.0), horizon=999, clips=False)

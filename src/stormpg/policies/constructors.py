@@ -15,6 +15,7 @@ from jax import Array
 
 from stormpg.envs.base import AnyEnvironment, Box, Discrete, MultiDiscrete, action_bounds
 from stormpg.errors import InputError, choose, nearest, warn_pictures
+from stormpg.policies.censored import Censored
 from stormpg.policies.families import Categorical as Categorical
 from stormpg.policies.families import Gaussian as Gaussian
 from stormpg.policies.families import MultiCategorical as MultiCategorical
@@ -151,8 +152,8 @@ def with_one(observation: Array) -> Array:
 
 
 KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings of each
-    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "sigma_step", "output_scale", "scaled", "normalise"),
-    "gaussian-linear": ("sigma", "learn_sigma", "sigma_step", "scaled", "normalise"),
+    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "sigma_step", "output_scale", "scaled", "censored", "normalise"),
+    "gaussian-linear": ("sigma", "learn_sigma", "sigma_step", "scaled", "censored", "normalise"),
     "categorical-mlp": ("hidden", "output_scale", "normalise"),
     "multi-categorical-mlp": ("hidden", "output_scale", "normalise"),
     "softmax-table": (),
@@ -172,10 +173,11 @@ FAMILIES: dict[type, str] = {Box: "Gaussian", Discrete: "categorical", MultiDisc
 def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) -> Any:
     """Return the default policy for an environment's spaces, or a policy of the given kind with its settings.
 
-    Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, sigma_step, output_scale, scaled), gaussian-linear (sigma,
-    learn_sigma, sigma_step, scaled; ψ(s) = (s, 1)), categorical-mlp and multi-categorical-mlp (hidden, output_scale),
-    softmax-table. All but the last also have normalise (see `Normalised`): true, false, or "large" for `only_large`.
-    `scaled=False`: the actions of a Gaussian policy are in the environment's units, and its bounds are ignored.
+    Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, sigma_step, output_scale, scaled, censored), gaussian-linear
+    (sigma, learn_sigma, sigma_step, scaled, censored; ψ(s) = (s, 1)), categorical-mlp and multi-categorical-mlp (hidden,
+    output_scale), softmax-table. All but the last also have normalise (see `Normalised`): true, false, or "large" for
+    `only_large`. `scaled=False`: the actions of a Gaussian policy are in the environment's units, and its bounds are ignored.
+    `censored=True`: the density is that of the clipped action (see `censored`), if the environment has bounds and clips.
     """
     observations, actions = env.observation_space, env.action_space
     usual = usual_kind(env)
@@ -213,12 +215,22 @@ def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, 
     if isinstance(actions, MultiDiscrete):
         return multi_categorical_mlp(size, actions.sizes, **settings)
     action_dim, scaled = math.prod(actions.shape), settings.pop("scaled", True)
-    low, high = action_bounds(env) if scaled is True else (None, None)
+    bounds, censored = action_bounds(env), settings.pop("censored", False)
+    low, high = bounds if scaled is True else (None, None)
     if kind == "gaussian-linear":
         policy = gaussian_linear(with_one, size + 1, action_dim, **settings, low=low, high=high)
     else:
         policy = gaussian_mlp(size, action_dim, **settings, low=low, high=high)
-    return policy if isinstance(scaled, bool) else dataclasses.replace(policy, scale=_described_scale(scaled, action_dim))
+    policy = policy if isinstance(scaled, bool) else dataclasses.replace(policy, scale=_described_scale(scaled, action_dim))
+    return censor(policy, *bounds) if censored and getattr(env, "clips", True) else policy
+
+
+def censor(policy: Gaussian, low: np.ndarray, high: np.ndarray) -> Gaussian:
+    """Return the policy with the density of actions clipped to these bounds; the policy itself if there are none."""
+    if not (np.isfinite(low) | np.isfinite(high)).any():
+        return policy
+    fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
+    return Censored(**fields, bounds=(tuple(low.tolist()), tuple(high.tolist())))
 
 
 def _described_scale(scale: Any, action_dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stormpg.envs.base import AnyEnvironment
+from stormpg.policies.censored import Censored
 from stormpg.policies.constructors import policy_for, with_one
 from stormpg.policies.families import Categorical, Gaussian, MultiCategorical
 from stormpg.policies.networks import MLP, LinearFeatures, LookupTable
@@ -22,6 +23,7 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
         about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
         about |= {} if policy.sigma_step is None else {"sigma_step": float(policy.sigma_step)}
         about |= {} if policy.scale is None else {"scaled": [list(part) for part in policy.scale]}
+        about |= {"censored": True} if isinstance(policy, Censored) else {}
         if isinstance(policy.mean, MLP):
             return {"kind": "gaussian-mlp", **_describe_mlp(policy.mean), **about}
         if isinstance(policy.mean, LinearFeatures) and policy.mean.psi is with_one:

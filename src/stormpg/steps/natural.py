@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.sparse.linalg import cg
-from optax.tree_utils import tree_vdot
+from optax.tree_utils import tree_norm, tree_vdot
 
 from stormpg.contract import Here, Tracked
 from stormpg.estimators import advantage, check_scalar, estimate
@@ -38,9 +38,12 @@ def inverse_fisher(
     def fisher(v: Tree) -> Tree:
         return add(product(v), v, damping)
 
+    # A small g is multiplied by a power of two, which is exact: its squares would be 0 in float32.
+    exponent = jnp.frexp(tree_norm(g, ord="inf"))[1]
+    unit = jax.tree.map(lambda x: jnp.ldexp(x, -exponent), g)
     # Stop at this residual: below it there is only rounding, and 0/0 would follow.
-    s, _ = cg(fisher, g, tol=float(np.finfo(damping.dtype).eps), maxiter=iterations)
-    return s, fisher
+    s, _ = cg(fisher, unit, tol=float(np.finfo(damping.dtype).eps), maxiter=iterations)
+    return jax.tree.map(lambda x: jnp.ldexp(x, exponent), s), fisher
 
 
 @record

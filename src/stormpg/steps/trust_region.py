@@ -13,6 +13,7 @@ from stormpg.steps.natural import divergence_on, thinned
 ATTEMPTS = 20  # at another length
 MARGIN = 0.95  # of the predicted length, so that the next attempt is likely to be short enough
 ENOUGH = 0.7  # of the limit
+MOST = 0.3  # nats a step, however large the batch
 
 
 class Attempt(NamedTuple):
@@ -26,11 +27,12 @@ class Attempt(NamedTuple):
 
 @record
 class Within:
-    """`step`, shortened so that KL(π_{ξ_t} ‖ π_{ξ_{t+1}}) ≤ rate · max(κ / L, δ) in nats a step.
+    """`step`, shortened so that KL(π_{ξ_t} ‖ π_{ξ_{t+1}}) ≤ rate² · max(κ / L, min(δ n / 1000, 0.3)) in nats a step.
 
     The divergence is the exact one of the policy family, its mean is over every `stride`-th time step of the states that the
-    tracker offers, and L is their mean number of steps a trajectory: κ is in nats a trajectory. `rate` is the tracker's, or 1.
-    If no attempt is short enough, the parameters do not move.
+    tracker offers, and L is their mean number of steps a trajectory: κ is in nats a trajectory. n is the number of steps of the
+    new batch: many steps tell more than a few. `rate` is the tracker's factor for the length of a step, or 1; the divergence
+    grows with its square. If no attempt is short enough, the parameters do not move.
     """
 
     step: Step
@@ -45,7 +47,8 @@ class Within:
         moved, state = self.step.apply(here, tracked._replace(rate=None), state)
         taken = (tracked.states or tracked.batch).trajectories
         length = taken.mask.sum() / jnp.maximum(taken.mask[:, 0].sum(), 1)
-        limit = jnp.maximum(self.kappa / length, self.delta) * (1.0 if tracked.rate is None else tracked.rate)
+        by_size = jnp.minimum(self.delta * tracked.batch.trajectories.mask.sum() / 1000, MOST)
+        limit = jnp.maximum(self.kappa / length, by_size) * (1.0 if tracked.rate is None else tracked.rate**2)
         thin = thinned(tracked.states or tracked.batch, self.stride)
         divergence, change = divergence_on(here, thin), add(moved, here.params, -1.0)
 
@@ -70,7 +73,8 @@ class Within:
 
 
 def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1) -> Within:
-    """A trust region around any step: κ nats a trajectory (`kappa`), or δ nats a step (`delta`) if that is more.
+    """A trust region around any step: κ nats a trajectory (`kappa`), or if that is more, δ nats a step (`delta`) for every 1000
+    steps of the new batch.
 
     `stride`: measured on every `stride`-th time step.
     """

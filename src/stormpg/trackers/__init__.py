@@ -9,11 +9,12 @@
 | storm        | corrected, α                       | the step before, (ξ_{t−1}, g_{t−1}) | equation (9)       | corrected |
 | gain         | corrected, α measured on the batch | the same, and the error of g_{t−1}  |                    | gain      |
 | window       | d(ξ_t) over the last K batches     | the last K batches                  |                    | windowed  |
-| blend        | the same for two estimators, mixed | the last K batches                  |                    | windowed  |
+| blend        | the same for two estimators, mixed | the last K batches                  |                    | blended   |
 
 Called by `algorithms`; a tracker is used by the engine.
 """
 
+from stormpg.trackers.blended import Blended, blend
 from stormpg.trackers.corrected import (
     Corrected,
     Memory,
@@ -28,7 +29,7 @@ from stormpg.trackers.corrected import (
     svrg_within,
 )
 from stormpg.trackers.gain import Gain, gain
-from stormpg.trackers.windowed import Blended, Windowed, blend, window
+from stormpg.trackers.windowed import Windowed, window
 
 __all__ = [
     "Blended",
