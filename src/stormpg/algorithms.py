@@ -259,8 +259,8 @@ def window_npg(
     gamma: float = 0.99,
     lam: float = 0.95,
     critic_share: float = 0.3,
-    kappa: float = 2.0,
-    delta: float = 0.1,
+    kappa: float = 1.0,
+    delta: float = 0.2,
     damping: float = 0.1,
 ) -> Algorithm:
     """Windowed natural policy gradient, the default: the last K batches of B trajectories, and a trust region.

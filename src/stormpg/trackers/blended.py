@@ -20,6 +20,7 @@ from stormpg.windows import Window
 
 DOUBT = 0.05  # added to signal-to-noise ratios, so that no estimator is dropped for one batch, and steps never stop
 TINY = 0.003  # advantages below this share of the rewards to come are errors of the value function, and are not scaled up
+SMALL = 0.02  # if returns differ by less than this share, the policy is near the best, and steps are shorter
 FEW = 2  # up to this number of batches, no noise is measured
 
 
@@ -68,8 +69,10 @@ class Blended:
             for one, of in ((self.critic, taken), (here.estimator, taken), (here.estimator, exploring))
         )
         a = a - weights.step * mask * (a.sum() / jnp.maximum((weights.step * mask).sum(), 1e-30))
-        least = TINY * root_mean_square(sums_to_come(taken.reward, here.estimator.gamma) * mask, mask)
-        rewarded = memory.rewarded | ((root_mean_square(c, mask) > 0.5 * least))
+        to_come, differing = (root_mean_square(x, mask) for x in (sums_to_come(taken.reward, here.estimator.gamma) * mask, c))
+        least = TINY * to_come
+        rewarded = memory.rewarded | (differing > 0.5 * least)
+        evidence = jnp.where(rewarded, jnp.minimum(differing / jnp.maximum(SMALL * to_come, 1e-30), 1.0), 1.0)
         scaled = jnp.where(rewarded, jnp.stack([unit(a, mask, least), unit(c, mask, least)]), unit(n, mask, 0.0))
         each = score_sums(here.policy, here.params, taken, scaled * window.filled / mask.sum(), window.places)  # [2, K, ...]
         r_a, r_c = (signal_to_noise(jax.tree.map(lambda x, i=i: x[i], each), window.filled) + DOUBT for i in (0, 1))
@@ -78,7 +81,7 @@ class Blended:
         r = signal_to_noise(mixed, window.filled)
         g = jax.tree.map(lambda x: x.sum(axis=0) / window.filled, mixed)
         info = {"critic_share": u, "signal": r / (r + 1), "exploring": (~rewarded).astype(mask.dtype)}
-        return tracked(g, window, weights, batch, (r + DOUBT) / (r + 1), info)._replace(memory=Memory(window, rewarded))
+        return tracked(g, window, weights, batch, evidence * (r + DOUBT) / (r + 1), info)._replace(memory=Memory(window, rewarded))
 
 
 def novelty(trajectories: Trajectories) -> Array:
