@@ -227,7 +227,7 @@ def test_a_step_stays_within_its_trust_region(float64, inner, scale, rate):
     step = steps.within(inner, kappa=0.5)
     moved, _ = step.apply(here, Tracked(g, (), batch, rate=factor), step.init(here.params))
     length = float(taken.mask.sum() / 4)
-    limit = 0.5 * (rate or 1.0)
+    limit = 0.5 * (rate or 1.0) ** 2
     assert mean_kl(here, moved, taken) * length <= limit * (1 + 1e-9)
     if mean_kl(here, plain, taken) * length <= limit:
         np.testing.assert_array_equal(ravel_pytree(moved)[0], ravel_pytree(plain)[0])
@@ -251,15 +251,33 @@ def test_the_region_holds_after_the_policy_has_limited_the_step(float64):
     assert 0.25 < mean_kl(here, moved, taken) * float(taken.mask.sum() / 4) <= 0.5
 
 
-def test_nats_a_step_are_a_lower_bound_of_the_trust_region(float64):
+def test_large_batches_have_a_larger_trust_region(float64):
+    """δ nats a step for every 1000 steps of the new batch, at most 0.3, if that is more than κ nats a trajectory."""
     here, taken = standing(), seen()
     g, batch = some_gradient(here.params, 1e3), Batch(taken, here.params)
-    found = []
-    for kappa, delta in ((0.5, 0.0), (0.5, 1e-3), (1e-6, 0.04)):
+    found, thousands = [], float(taken.mask.sum()) / 1000
+    for kappa, delta in ((0.5, 0.0), (0.5, 1e-3), (1e-6, 0.04 / thousands), (1e-6, 1e6)):
         moved, _ = steps.within(steps.natural(), kappa, delta).apply(here, Tracked(g, (), batch), ())
         found.append(mean_kl(here, moved, taken))
     np.testing.assert_array_equal(found[0], found[1])
     assert 0.02 < found[2] <= 0.04
+    assert 0.15 < found[3] <= 0.3
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-18])
+def test_the_direction_of_a_tiny_gradient_is_a_number(scale):
+    """In float32 the squares of its components are 0."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(3,))
+    params = policy.init(jax.random.key(0))
+    taken = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), seen())
+    here = Here(None, None, params, policy, None, True, 4)
+    one, tiny = (
+        ravel_pytree(steps.natural().apply(here, Tracked(some_gradient(params, size), (), Batch(taken, params)), ())[0])[0]
+        - ravel_pytree(params)[0]
+        for size in (1e-3, scale)
+    )
+    assert jnp.isfinite(tiny).all()
+    assert float(jnp.abs(one).max()) > 0
 
 
 def test_settings_of_trust_regions_are_checked():

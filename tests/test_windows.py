@@ -14,6 +14,7 @@ from stormpg.errors import InputError
 from stormpg.estimators import coefficients
 from stormpg.scores import log_probs, score_sum, score_sums
 from stormpg.theory.enumeration import expectation_over_batches, objective, sampled_by, small_chain
+from stormpg.trackers import blended as blended_module
 from stormpg.trajectories import Batch, Trajectories, Weights
 from tests.test_conformance import mostly_slow
 from tests.test_estimators import ESTIMATORS, GAMMA, two_parameters
@@ -179,7 +180,7 @@ def blended(share, batches=6):
         here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 3)
         tracked = tracker.track(here, (Batch(trajectories, params),), memory)
         memory = tracked.memory
-    return policy, params, memory, tracked, (critic, estimator)
+    return policy, params, memory.window, tracked, (critic, estimator)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
@@ -200,11 +201,11 @@ def test_signal_to_noise():
     """Of the mean of independent vectors: on average the signal, over the variance of the mean."""
     random, K, p = np.random.default_rng(0), 8, 5
     draws = random.normal(size=(4000, K, p)) + 1.5
-    measure = jax.vmap(lambda x: trackers.windowed.signal_to_noise({"x": x}, jnp.asarray(K)))
+    measure = jax.vmap(lambda x: blended_module.signal_to_noise({"x": x}, jnp.asarray(K)))
     assert abs(float(np.median(measure(draws))) / (p * 1.5**2 / (p / K)) - 1) < 0.1
     assert float(np.median(measure(draws - 1.5))) < 1
     same = jnp.ones((K, p))
-    assert float(trackers.windowed.signal_to_noise({"x": same}, jnp.asarray(K))) == 1  # no noise to compare with
+    assert float(blended_module.signal_to_noise({"x": same}, jnp.asarray(K))) == 1  # no noise to compare with
 
 
 def test_the_step_is_short_where_the_gradient_is_noise(float64):
@@ -212,6 +213,61 @@ def test_the_step_is_short_where_the_gradient_is_noise(float64):
     r = float(tracked.info["signal"])
     assert 0 <= r < 1
     assert 0 < float(tracked.rate) <= 1
+
+
+def tracked_rewards(*rewards):
+    """The memory and the rate of a blend after batches with these rewards, [n, H] each."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, params = sampled(policy, 7, 0)
+    taken = taken._replace(mask=jnp.ones_like(taken.mask))
+    tracker = trackers.blend(4, estimators.gae(0.9, 0.8))
+    memory = tracker.init(params, blank_of(taken, 3))
+    here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimators.gpomdp(0.9, from_now=True), True, 3)
+    for reward in rewards:
+        made = tracker.track(here, (Batch(taken._replace(reward=reward), params),), memory)
+        memory = made.memory
+    return made, here
+
+
+@pytest.mark.parametrize("reward", [0.0, -1.0], ids=["no reward", "the same reward"])
+def test_it_explores_until_rewards_differ(float64, reward):
+    """Then g_t follows novelty, and never again: not even if all rewards are the same later, as at an optimum."""
+    same = jnp.full((3, 7), reward)
+    (first, here), (second, _) = tracked_rewards(same), tracked_rewards(same, same.at[1, 6].add(1.0))
+    assert float(first.info["exploring"]) == 1
+    window = first.memory.window
+    weights = Weights(*(jnp.ones_like(window.trajectories.mask),) * 2)
+    unusual = window.trajectories._replace(reward=blended_module.novelty(window.trajectories))
+    c = estimators.window_coefficients(here.estimator, unusual, weights, window.age) * window.trajectories.mask
+    expected = ravel_pytree(score_sum(here.policy, here.params, unusual, c))[0]
+    found = ravel_pytree(first.gradient)[0]
+    np.testing.assert_allclose(found / jnp.linalg.norm(found), expected / jnp.linalg.norm(expected), rtol=1e-6, atol=1e-9)
+    assert float(second.info["exploring"]) == 0
+    later, _ = tracked_rewards(same.at[1, 6].add(1.0), *[same] * 6)
+    assert float(later.info["exploring"]) == 0
+
+
+def test_novelty_is_large_far_from_the_usual_states(float64):
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, _ = sampled(policy, 9, 3, n=4)
+    z = np.asarray(taken.observation)
+    live = np.asarray(taken.mask) > 0
+    z = (z - z[live].mean(axis=0)) / z[live].std(axis=0)
+    expected = np.where(live, (np.clip(z, -5, 5) ** 2).mean(axis=-1), 0)
+    np.testing.assert_allclose(blended_module.novelty(taken), expected, rtol=1e-6, atol=1e-9)
+    assert expected[live].mean() == pytest.approx(1)
+
+
+def test_steps_are_short_if_returns_hardly_differ(float64):
+    """At an optimum all episodes have the same return, and what is left of the advantages are errors of the value function."""
+    random = np.random.default_rng(0)
+    batches = [jnp.asarray(1 + 0.5 * random.normal(size=(3, 7))) for _ in range(4)]
+    rates = []
+    for scale in (1.0, 0.1, 5e-3):
+        made, _ = tracked_rewards(*(1 + scale * (reward - 1) for reward in batches))
+        rates.append(float(made.rate))
+    assert rates[0] == pytest.approx(rates[1], rel=0.2)
+    assert rates[2] < 0.7 * rates[0]
 
 
 # ---- gae
@@ -256,6 +312,38 @@ def test_values_fit_a_function_of_state_and_time(float64):
     assert float(jnp.abs(error).mean()) < 0.02
 
 
+def test_values_do_not_follow_noise(float64):
+    """If the rewards to come depend on time alone, few trajectories and many features do not make the values worse than that."""
+    from stormpg.baselines import RIDGES, fit_other_groups, state_values
+
+    random = np.random.default_rng(0)
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, _ = sampled(policy, 9, 3, n=6)
+    wide = jnp.asarray(np.repeat(random.normal(size=(6, 1, 12)), 9, axis=1))  # states that tell which trajectory it is
+    taken = taken._replace(observation=wide, mask=jnp.ones((6, 9)))
+    true = jnp.linspace(5, 0, 9) + jnp.asarray(random.normal(size=(6, 1)))
+    error = jnp.sqrt(((state_values(taken, true, jnp.array([0.5, 0.0])) - true) ** 2).mean())
+    assert float(error) < 1.5
+    # The ridge that is used has the smallest error on the groups that were left out.
+    x = jnp.asarray(random.normal(size=(3, 20, 8)))
+    y = x[..., 0] + jnp.asarray(random.normal(size=(3, 20)))
+    gram, moment = jnp.einsum("bif,big->bfg", x, x), jnp.einsum("bif,bi->bf", x, y)
+    free = np.arange(8) < 1
+    found = fit_other_groups(gram, moment, free)
+    errors = []
+    for ridge in RIDGES:
+        total = 0.0
+        for left in range(3):
+            G, m = (np.asarray(z).sum(axis=0) - np.asarray(z[left]) for z in (gram, moment))
+            unit = 1 + np.trace(G) / 8
+            theta = np.linalg.solve(G + np.diag(np.where(free, RIDGES[0], ridge) * unit), m)
+            total += float(((y[left] - x[left] @ theta) ** 2).sum())
+        errors.append(total)
+    chosen = sum(float(((y[b] - x[b] @ found[b]) ** 2).sum()) for b in range(3))
+    assert chosen == pytest.approx(min(errors), rel=1e-9)
+    assert len({round(e, 9) for e in errors}) == len(RIDGES)
+
+
 def test_gae_without_signal_is_nearly_zero():
     """If every step of every episode has the same reward, no action was better than another: the policy must stay."""
     policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
@@ -265,7 +353,7 @@ def test_gae_without_signal_is_nearly_zero():
     values = estimators._baseline(estimators.gae(0.99), policy, params, taken)
     left = estimators.advantage(estimators.gae(0.99), taken, jnp.ones((8, 500)), values)
     to_come = (1 - 0.99 ** (500 - np.arange(500))) / 0.01
-    assert float(jnp.sqrt((left**2).mean())) < trackers.windowed.TINY * np.sqrt((to_come**2).mean()) * 3
+    assert float(jnp.sqrt((left**2).mean())) < blended_module.TINY * np.sqrt((to_come**2).mean()) * 3
 
 
 # ---- gain

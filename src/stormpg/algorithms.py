@@ -259,7 +259,7 @@ def window_npg(
     gamma: float = 0.99,
     lam: float = 0.95,
     critic_share: float = 0.3,
-    kappa: float = 1.0,
+    kappa: float = 2.0,
     delta: float = 0.2,
     damping: float = 0.1,
 ) -> Algorithm:
