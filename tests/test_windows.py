@@ -313,7 +313,7 @@ def test_values_fit_a_function_of_state_and_time(float64):
 
 
 def test_values_do_not_follow_noise(float64):
-    """If the rewards to come depend on time alone, few trajectories and many features do not make the values worse than that."""
+    """If only time tells the rewards to come, few trajectories with many features do not make the values worse than that."""
     from stormpg.baselines import RIDGES, fit_other_groups, state_values
 
     random = np.random.default_rng(0)
@@ -408,7 +408,7 @@ def test_the_bias_of_discounting_from_each_step_on(float64, gamma, bias):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("gamma", "lam", "bias"), [(1.0, 0.95, 0.016), (1.0, 0.5, 0.080), (1.0, 0.0, 0.181), (0.9, 0.95, 0.074), (0.9, 0.0, 0.190)]
+    ("gamma", "lam", "bias"), [(1.0, 0.95, 0.035), (1.0, 0.5, 0.110), (1.0, 0.0, 0.201), (0.9, 0.95, 0.070), (0.9, 0.0, 0.203)]
 )
 def test_the_bias_of_gae(float64, gamma, lam, bias):
     assert relative_bias(estimators.gae(gamma, lam), gamma) == pytest.approx(bias, abs=0.001)

@@ -153,7 +153,8 @@ def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Arra
     sums = fold_blocks(fit, nothing, (s, time, mask, to_come * mask), mask)[0]
     of_time = np.zeros(size, bool)
     of_time[dimension + len(first) : dimension + len(first) + DEGREE + 1] = True
-    theta = for_all_batches(fit_other_groups(*sums, of_time), places)
+    gram, moment = sums
+    theta = for_all_batches(fit_other_groups(gram, moment, of_time), places)
     predict = lambda none, block: (none, jnp.einsum("nhf,nf->nh", described(*block), theta))
     values: Array = fold_blocks(predict, (), (s, time, mask), mask)[1]
     return values
@@ -168,7 +169,10 @@ def fit_other_groups(gram: Array, moment: Array, free: np.ndarray) -> Array:
     others, target = leave_one_out_sum(gram), leave_one_out_sum(moment)
     unit = 1 + jnp.trace(others, axis1=1, axis2=2)[:, None] / len(free)
     penalties = jnp.where(jnp.asarray(free), RIDGES[0], jnp.asarray(RIDGES, gram.dtype)[:, None]) * unit[:, None]  # [B, r, f]
-    solve = lambda gram, moment, penalty: eliminate(gram + jnp.diag(penalty), moment)
+
+    def solve(gram: Array, moment: Array, penalty: Array) -> Array:
+        return eliminate(gram + jnp.diag(penalty), moment)
+
     theta = jax.vmap(jax.vmap(solve, (None, None, 0)))(others, target, penalties)  # [B, r, f]
     error = jnp.einsum("brf,bfg,brg->r", theta, gram, theta) - 2 * jnp.einsum("brf,bf->r", theta, moment)
     best: Array = jnp.take(theta, jnp.argmin(error), axis=1)

@@ -47,6 +47,10 @@ def test_the_table_its_markdown_and_its_plot(tmp_path):
     assert picture.stat().st_size > 10_000
     file = tables.store(result, tmp_path)
     assert tables.read(file)["tables"][0]["name"] == "learning"
+    readme, (begin, end) = tmp_path / "README.md", tables.LEARNING
+    readme.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    tables.write_readme(result, readme)
+    assert readme.read_text() == f"before\n{begin}\n{text}\n{end}\nafter\n"
 
 
 def test_what_is_stored_is_not_run_again(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ Result = Mapping[str, Any]  # the result of `where_and_when`, and "tables"
 
 SLOWER = 0.9  # a row is slower if its speed is below this share of the earlier one, and the ranges of values do not overlap
 BEGIN, END = "<!-- speed -->", "<!-- end of speed -->"
+LEARNING = "<!-- learning -->", "<!-- end of learning -->"
 
 
 def read(file: Path) -> Result:
@@ -176,9 +177,20 @@ def markdown(result: Result) -> str:
 
 
 def write_readme(result: Result, file: Path) -> None:
-    """Write the tables into the README, between its two marks."""
+    """Write the tables into the README, between their marks: what is learned has its own place."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
-    if BEGIN not in text or END not in text:
-        raise InputError(f"{file} has no place for the table: put the lines {BEGIN} and {END} where it belongs.")
-    head, rest = text.split(BEGIN, 1)
-    file.write_text(f"{head}{BEGIN}\n{markdown(result)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    learned = [table for table in result["tables"] if table["name"] == "learning"]
+    if learned:
+        text = between(text, file, LEARNING, learning.markdown(learned[0]))
+    if len(learned) < len(result["tables"]):
+        text = between(text, file, (BEGIN, END), markdown(result))
+    file.write_text(text, encoding="utf-8")
+
+
+def between(text: str, file: Path, marks: tuple[str, str], new: str) -> str:
+    """The text with new lines between these two marks."""
+    begin, end = marks
+    if begin not in text or end not in text:
+        raise InputError(f"{file} has no place for the table: put the lines {begin} and {end} where it belongs.")
+    head, rest = text.split(begin, 1)
+    return f"{head}{begin}\n{new}\n{end}{rest.split(end, 1)[1]}"

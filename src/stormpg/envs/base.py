@@ -7,8 +7,8 @@ environments into element-wise code:
     step(key, state, action) -> (state, observation, reward, terminated)
 
 Actions are passed to `step` as the policy sampled them. An environment with bounds clips them itself, so that
-log-probabilities are always those of unclipped actions. The environment does not apply a time limit: `horizon` is only the
-default length of a rollout.
+log-probabilities are those of unclipped actions (`policies.censored` is the exception). The environment does not apply a time
+limit: `horizon` is only the default length of a rollout.
 """
 
 import dataclasses

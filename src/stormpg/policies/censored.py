@@ -49,7 +49,6 @@ class Censored(Gaussian):
         p_below, p_above = self.distances(p_mean, p_sigma)
         q_below, q_above = self.distances(q_mean, q_sigma)
         low, high = (np.isfinite(np.asarray(bound)) for bound in self.bounds)
-        tail = lambda p, q, there: jnp.where(there, jnp.exp(log_ndtr(p)) * (log_ndtr(p) - log_ndtr(q)), 0.0)
         # The moments of u = (a − μ_p)/σ_p between the bounds: ∫ 1, ∫ u and ∫ u².
         start, end = jnp.where(low, norm.pdf(p_below), 0.0), jnp.where(high, norm.pdf(p_above), 0.0)
         mass = 1 - jnp.where(low, jnp.exp(log_ndtr(p_below)), 0.0) - jnp.where(high, jnp.exp(log_ndtr(p_above)), 0.0)
@@ -58,3 +57,8 @@ class Censored(Gaussian):
         square = (p_sigma**2 * second + 2 * p_sigma * gap * first + gap**2 * mass) / q_sigma**2
         inside = mass * jnp.log(q_sigma / p_sigma) + 0.5 * (square - second)
         return (inside + tail(p_below, q_below, low) + tail(p_above, q_above, high)).sum()
+
+
+def tail(p: Array, q: Array, there: np.ndarray) -> Array:
+    """Return the part of the divergence that comes from the probabilities Φ(p) and Φ(q) of one bound, if it exists."""
+    return jnp.where(there, jnp.exp(log_ndtr(p)) * (log_ndtr(p) - log_ndtr(q)), 0.0)

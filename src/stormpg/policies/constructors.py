@@ -202,9 +202,18 @@ def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) ->
 
 
 def policy_of_algorithm(env: AnyEnvironment, recommended: Mapping[str, Any], kind: str | None = None, **settings: Any) -> Any:
-    """Return `policy_for` with the settings that an algorithm recommends, where this kind of policy has them."""
+    """Return `policy_for` with the settings that an algorithm recommends, where this kind of policy has them.
+
+    `recommended["clipped"]`: further settings for environments that clip actions.
+    """
     own = KINDS.get(kind or usual_kind(env), ())
-    return policy_for(env, kind, **{name: value for name, value in recommended.items() if name in own} | settings)
+    fitting = {**recommended, **(recommended.get("clipped", {}) if clips_actions(env) else {})}
+    return policy_for(env, kind, **{name: value for name, value in fitting.items() if name in own} | settings)
+
+
+def clips_actions(env: AnyEnvironment) -> bool:
+    """Return whether the environment has bounds, and only clipped actions matter to it."""
+    return isinstance(env.action_space, Box) and getattr(env, "clips", True) and bool(np.isfinite(action_bounds(env)).any())
 
 
 def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
@@ -222,13 +231,11 @@ def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, 
     else:
         policy = gaussian_mlp(size, action_dim, **settings, low=low, high=high)
     policy = policy if isinstance(scaled, bool) else dataclasses.replace(policy, scale=_described_scale(scaled, action_dim))
-    return censor(policy, *bounds) if censored and getattr(env, "clips", True) else policy
+    return censor(policy, *bounds) if censored and clips_actions(env) else policy
 
 
 def censor(policy: Gaussian, low: np.ndarray, high: np.ndarray) -> Gaussian:
-    """Return the policy with the density of actions clipped to these bounds; the policy itself if there are none."""
-    if not (np.isfinite(low) | np.isfinite(high)).any():
-        return policy
+    """Return the policy with the density of actions clipped to these bounds."""
     fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
     return Censored(**fields, bounds=(tuple(low.tolist()), tuple(high.tolist())))
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax import Array
 from optax.tree_utils import tree_vdot
 
-from stormpg import windows
 from stormpg.baselines import CLIP, states_of
 from stormpg.contract import Blank, Here, Sample, Tracked
 from stormpg.errors import InputError
@@ -45,8 +44,9 @@ class Blended:
 
     The same measure of g_t itself, signal/(signal + noise), is the `rate` of the step: small near an optimum.
 
-    Until the rewards of two episodes differ for the first time there is nothing to learn from them. The reward of a step is then
-    how unusual its state is in the window (`novelty`), so that the policy reaches states it has not seen.
+    Until the rewards of two episodes differ for the first time there is nothing to learn from them. The reward of a step is
+    then how unusual its state is in the window (`novelty`), so that the policy reaches states it has not seen. If returns
+    differ by less than 2%, the `rate` is smaller: what is left are mostly errors of the value function.
     """
 
     windowed: Windowed
@@ -81,7 +81,9 @@ class Blended:
         r = signal_to_noise(mixed, window.filled)
         g = jax.tree.map(lambda x: x.sum(axis=0) / window.filled, mixed)
         info = {"critic_share": u, "signal": r / (r + 1), "exploring": (~rewarded).astype(mask.dtype)}
-        return tracked(g, window, weights, batch, evidence * (r + DOUBT) / (r + 1), info)._replace(memory=Memory(window, rewarded))
+        return tracked(g, window, weights, batch, evidence * (r + DOUBT) / (r + 1), info)._replace(
+            memory=Memory(window, rewarded)
+        )
 
 
 def novelty(trajectories: Trajectories) -> Array:
