@@ -17,14 +17,9 @@ from stormpg.envs import as_environment
 from stormpg.envs.base import Box, Environment, MultiDiscrete
 from stormpg.errors import InputError
 from stormpg.policies.acting import actor
-from stormpg.policies.constructors import (
-    describe_policy,
-    from_description,
-    log_probs_of,
-    multi_categorical_mlp,
-    policy_for,
-    scale_of,
-)
+from stormpg.policies.constructors import multi_categorical_mlp, policy_for, scale_of
+from stormpg.policies.descriptions import describe_policy, from_description
+from stormpg.policies.families import log_probs_of
 from stormpg.policies.normalisation import Normalised
 from stormpg.runs import run_folder
 from stormpg.testing import check_policy
