@@ -39,7 +39,8 @@ def test_the_table_its_markdown_and_its_plot(tmp_path):
     table = learning.table(runs, TASKS, LEARNERS).as_json()
     assert len(table["rows"]) == 12 * 5 + 5
     text = learning.markdown(table)
-    assert text.count("\n") == 2 + 12 + 2 - 1
+    assert text.count("\n") == 2 + 12 + 3 - 1
+    assert text.endswith("| seeds | 5 | 3 | 3 | 3 | 3 |")
     assert "| interquartile mean of all scores | 0.50 (0.50 to 0.50) | 0.30" in text
     assert "**" in text
     result = {"tables": [table], "date": "2026-01-02T03:04:05", "machine": {"cpu": "A CPU", "cores": 2, "accelerators": []}}

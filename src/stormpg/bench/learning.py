@@ -195,10 +195,11 @@ def markdown(table: Mapping[str, Any], tasks: Sequence[Task] = TASKS, learners: 
     every = [rows.get(f"{EVERY}, {one.name}") for one in shown]
     texts = ["" if r is None else f"{r['values'][1]:.2f} ({r['values'][0]:.2f} to {r['values'][2]:.2f})" for r in every]
     lines.append(f"| interquartile mean of all scores | {' | '.join(texts)} |")
-    cpu = [
-        [rows[f"{task.env}, {one.name}"]["CPU seconds"] for task in tasks if f"{task.env}, {one.name}" in rows] for one in shown
-    ]
-    lines.append(f"| CPU seconds of all tasks | {' | '.join(f'{sum(x):,.0f}' for x in cpu)} |")
+    found = [[rows[name] for task in tasks if (name := f"{task.env}, {one.name}") in rows] for one in shown]
+    cpu = [sum(row["CPU seconds"] for row in x) for x in found]
+    lines.append(f"| CPU seconds of all tasks | {' | '.join(f'{x:,.0f}' for x in cpu)} |")
+    seeds = [sorted({len(row["values"]) for row in x}) for x in found]
+    lines.append(f"| seeds | {' | '.join(' to '.join(map(str, x[:1] + x[1:][-1:])) for x in seeds)} |")
     return "\n".join(lines)
 
 
