@@ -125,6 +125,7 @@ class OutsideEnvironment:
     copies: bool = True  # whether each slot has its own environment; False: the user gave the environments to use
 
     in_jax: ClassVar[bool] = False
+    clips: ClassVar[bool] = True  # see Environment
 
     @property
     def bounds(self) -> tuple[Any, Any]:

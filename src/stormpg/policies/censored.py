@@ -30,7 +30,7 @@ class Censored(Gaussian):
     log_prob_rows = Gaussian.log_prob_rows  # its own, see `own_method`
 
     def distances(self, mean: Array, sigma: Array) -> tuple[Array, Array]:
-        """Return (low − μ)/σ and (μ − high)/σ, and ±FAR where a bound is infinite."""
+        """Return (low − μ)/σ and (μ − high)/σ, and −FAR where a bound is infinite."""
         low, high = (np.asarray(bound) for bound in self.bounds)
         below = jnp.where(np.isfinite(low), (np.nan_to_num(low, neginf=0.0).astype(mean.dtype) - mean) / sigma, -FAR)
         above = jnp.where(np.isfinite(high), (mean - np.nan_to_num(high, posinf=0.0).astype(mean.dtype)) / sigma, -FAR)

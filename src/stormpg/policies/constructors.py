@@ -20,7 +20,6 @@ from stormpg.policies.families import Categorical as Categorical
 from stormpg.policies.families import Gaussian as Gaussian
 from stormpg.policies.families import MultiCategorical as MultiCategorical
 from stormpg.policies.families import Policy as Policy
-from stormpg.policies.families import log_probs_of as log_probs_of
 from stormpg.policies.networks import MLP, LinearFeatures, LookupTable, network
 from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import as_float, check_positive
@@ -213,7 +212,7 @@ def policy_of_algorithm(env: AnyEnvironment, recommended: Mapping[str, Any], kin
 
 def clips_actions(env: AnyEnvironment) -> bool:
     """Return whether the environment has bounds, and only clipped actions matter to it."""
-    return isinstance(env.action_space, Box) and getattr(env, "clips", True) and bool(np.isfinite(action_bounds(env)).any())
+    return isinstance(env.action_space, Box) and env.clips and bool(np.isfinite(action_bounds(env)).any())
 
 
 def _flat_policy(env: AnyEnvironment, kind: str, size: int, settings: dict[str, Any]) -> Policy:
