@@ -248,7 +248,7 @@ def test_the_region_holds_after_the_policy_has_limited_the_step(float64):
     moved, _ = steps.within(steps.optax_step(1.0, "sgd"), 0.5).apply(
         here, Tracked(g, (), Batch(taken, params)), steps.optax_step(1.0, "sgd").init(params)
     )
-    np.testing.assert_array_equal(policy.limit_step(params, moved)["log_sigma"], moved["log_sigma"])
+    np.testing.assert_array_equal(policy.limit_step(params, moved, taken.mask.sum())["log_sigma"], moved["log_sigma"])
     assert 0.25 < mean_kl(here, moved, taken) * float(taken.mask.sum() / 4) <= 0.5
 
 
@@ -263,6 +263,16 @@ def test_large_batches_have_a_larger_trust_region(float64):
     np.testing.assert_array_equal(found[0], found[1])
     assert 0.02 < found[2] <= 0.04
     assert 0.15 < found[3] <= 0.3
+
+
+def test_a_trust_region_has_a_limit_for_short_episodes(float64):
+    """κ nats a trajectory, but at most `per_step` nats a step."""
+    here, taken = standing(), seen()
+    g, batch = some_gradient(here.params, 1e3), Batch(taken, here.params)
+    length = float(taken.mask.sum()) / len(taken.mask)
+    for per_step, limit in ((0.02, 0.02), (10.0, 0.5 / length)):
+        moved, _ = steps.within(steps.natural(), 0.5, per_step=per_step).apply(here, Tracked(g, (), batch), ())
+        assert 0.5 * limit < mean_kl(here, moved, taken) <= limit
 
 
 @pytest.mark.parametrize("scale", [1e-10, 1e-13, 1e-16, 1e-30])

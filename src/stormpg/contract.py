@@ -102,9 +102,12 @@ class Here(Moment):
         on_policy = params is batch.sampled_at
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy, each=True)
 
-    def limited(self, moved: Tree) -> Tree:
-        """Parameters that a step may move to from ξ_t: `moved`, unless the policy limits it."""
-        return self.policy.limit_step(self.params, moved) if hasattr(self.policy, "limit_step") else moved
+    def limited(self, moved: Tree, batch: Batch) -> Tree:
+        """Parameters that a step may move to from ξ_t after this batch: `moved`, unless the policy limits it."""
+        if not hasattr(self.policy, "limit_step"):
+            return moved
+        limited: Tree = self.policy.limit_step(self.params, moved, batch.trajectories.mask.sum())
+        return limited
 
     def pool(self, batches: tuple[Batch, ...]) -> Batch:
         """Join batches into one: each trajectory is treated as sampled by the mixture of all their policies.

@@ -23,9 +23,18 @@ def test_sigma_changes_by_no_more_than_its_step(normalise):
     inner = lambda tree: tree["policy"] if normalise else tree
     for change, allowed in ((0.005, 0.005), (-3.0, -0.01), (0.2, 0.01)):
         moved = jax.tree.map(lambda x, change=change: x + change, params)
-        limited = policy.limit_step(params, moved)
+        limited = policy.limit_step(params, moved, jnp.array(7.0))
         np.testing.assert_allclose(inner(limited)["log_sigma"] - inner(params)["log_sigma"], allowed, rtol=1e-4)
         np.testing.assert_array_equal(inner(limited)["mean"][0]["weight"], inner(moved)["mean"][0]["weight"])
+
+
+@pytest.mark.parametrize(("steps", "share"), [(0, 0.0), (150, 0.25), (600, 1.0), (3000, 1.0)])
+def test_sigma_changes_less_after_small_batches(steps, share):
+    policy = stormpg.policy_for(ENV, learn_sigma=True, sigma_step=0.01, sigma_batch=600)
+    params = policy.init(jax.random.key(0))
+    moved = jax.tree.map(lambda x: x + 1.0, params)
+    limited = policy.limit_step(params, moved, jnp.array(float(steps)))
+    np.testing.assert_allclose(limited["log_sigma"] - params["log_sigma"], share * 0.01, rtol=1e-4, atol=1e-9)
 
 
 def test_a_training_respects_the_step_of_sigma():
@@ -73,3 +82,5 @@ def test_wrong_settings():
         stormpg.policy_for(ENV, normalise="small")
     with pytest.raises(InputError, match="sigma_step is 0"):
         stormpg.policy_for(ENV, learn_sigma=True, sigma_step=0)
+    with pytest.raises(InputError, match="sigma_batch is 0"):
+        stormpg.policy_for(ENV, learn_sigma=True, sigma_batch=0)

@@ -34,19 +34,22 @@ def gaussian(
     learn_sigma: bool = False,
     *,
     sigma_step: float | None = None,
+    sigma_batch: int | None = None,
     low: Any = None,
     high: Any = None,
 ) -> Gaussian:
     """Return a Gaussian policy whose mean is a network of yours: an (init, apply) pair or an Equinox module.
 
-    `sigma_step`: the largest change of log σ in one step, if σ is learned.
+    `sigma_step`: the largest change of log σ in one step, if σ is learned. `sigma_batch`: after a batch of fewer time steps
+    than this, the limit is proportionally smaller.
 
     `low`, `high`: bounds of the actions, one number or one per dimension. In every dimension with both bounds, the mean is then
     measured from their centre, and the mean and σ in units of their half-width.
     """
-    check_positive(sigma=sigma, **({} if sigma_step is None else {"sigma_step": sigma_step}))
-    limit = None if sigma_step is None else as_float(sigma_step)
-    return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, limit, scale_of(action_dim, low, high))
+    limits = {"sigma_step": sigma_step, "sigma_batch": sigma_batch}
+    check_positive(sigma=sigma, **{name: value for name, value in limits.items() if value is not None})
+    limit, scale = None if sigma_step is None else as_float(sigma_step), scale_of(action_dim, low, high)
+    return Gaussian(as_float(sigma), network(mean), action_dim, learn_sigma, limit, sigma_batch, scale)
 
 
 def scale_of(action_dim: int, low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
@@ -79,6 +82,7 @@ def gaussian_mlp(
     learn_sigma: bool = False,
     *,
     sigma_step: float | None = None,
+    sigma_batch: int | None = None,
     output_scale: float = 1.0,
     low: Any = None,
     high: Any = None,
@@ -88,7 +92,9 @@ def gaussian_mlp(
     `output_scale`: a factor on the initial weights of the output layer. The rest as in `gaussian`.
     """
     network = MLP((observation_dim, *hidden, action_dim), output_scale=output_scale)
-    return gaussian(network, action_dim, sigma, learn_sigma, sigma_step=sigma_step, low=low, high=high)
+    return gaussian(
+        network, action_dim, sigma, learn_sigma, sigma_step=sigma_step, sigma_batch=sigma_batch, low=low, high=high
+    )  # fmt: skip
 
 
 def gaussian_linear(
@@ -99,12 +105,15 @@ def gaussian_linear(
     learn_sigma: bool = False,
     *,
     sigma_step: float | None = None,
+    sigma_batch: int | None = None,
     low: Any = None,
     high: Any = None,
 ) -> Gaussian:
     """Return the policy of the paper's §2.3: the mean is ξᵀψ(s). The rest as in `gaussian`."""
     network = LinearFeatures(psi, feature_dim, action_dim)
-    return gaussian(network, action_dim, sigma, learn_sigma, sigma_step=sigma_step, low=low, high=high)
+    return gaussian(
+        network, action_dim, sigma, learn_sigma, sigma_step=sigma_step, sigma_batch=sigma_batch, low=low, high=high
+    )  # fmt: skip
 
 
 def categorical(logits: Any, actions: int) -> Categorical:
@@ -150,9 +159,10 @@ def with_one(observation: Array) -> Array:
     return jnp.append(observation, 1.0)
 
 
+GAUSSIAN = ("sigma", "learn_sigma", "sigma_step", "sigma_batch", "scaled", "censored", "normalise")
 KINDS: dict[str, tuple[str, ...]] = {  # the kinds of `policy_for`, and the settings of each
-    "gaussian-mlp": ("hidden", "sigma", "learn_sigma", "sigma_step", "output_scale", "scaled", "censored", "normalise"),
-    "gaussian-linear": ("sigma", "learn_sigma", "sigma_step", "scaled", "censored", "normalise"),
+    "gaussian-mlp": ("hidden", "output_scale", *GAUSSIAN),
+    "gaussian-linear": GAUSSIAN,
     "categorical-mlp": ("hidden", "output_scale", "normalise"),
     "multi-categorical-mlp": ("hidden", "output_scale", "normalise"),
     "softmax-table": (),
@@ -172,8 +182,8 @@ FAMILIES: dict[type, str] = {Box: "Gaussian", Discrete: "categorical", MultiDisc
 def policy_for(env: AnyEnvironment, kind: str | None = None, **settings: Any) -> Any:
     """Return the default policy for an environment's spaces, or a policy of the given kind with its settings.
 
-    Kinds and settings: gaussian-mlp (hidden, sigma, learn_sigma, sigma_step, output_scale, scaled, censored), gaussian-linear
-    (sigma, learn_sigma, sigma_step, scaled, censored; ψ(s) = (s, 1)), categorical-mlp and multi-categorical-mlp (hidden,
+    Kinds and settings: gaussian-mlp (hidden, output_scale, sigma, learn_sigma, sigma_step, sigma_batch, scaled, censored),
+    gaussian-linear (the same without the first two; ψ(s) = (s, 1)), categorical-mlp and multi-categorical-mlp (hidden,
     output_scale), softmax-table. All but the last also have normalise (see `Normalised`): true, false, or "large" for
     `only_large`. `scaled=False`: the actions of a Gaussian policy are in the environment's units, and its bounds are ignored.
     `censored=True`: the density is that of the clipped action (see `censored`), if the environment has bounds and clips.

@@ -22,6 +22,7 @@ def describe_policy(policy: Any) -> dict[str, Any] | None:
     if isinstance(policy, Gaussian):
         about: dict[str, Any] = {"sigma": float(policy.sigma), "learn_sigma": policy.learn_sigma}
         about |= {} if policy.sigma_step is None else {"sigma_step": float(policy.sigma_step)}
+        about |= {} if policy.sigma_batch is None else {"sigma_batch": policy.sigma_batch}
         about |= {} if policy.scale is None else {"scaled": [list(part) for part in policy.scale]}
         about |= {"censored": True} if isinstance(policy, Censored) else {}
         if isinstance(policy.mean, MLP):

@@ -87,10 +87,10 @@ class Normalised:
         divergence: Array = self.policy.kl(params["policy"], other["policy"], self.scale(params, observation))
         return divergence
 
-    def limit_step(self, params: Tree, moved: Tree) -> Tree:
+    def limit_step(self, params: Tree, moved: Tree, steps: Array) -> Tree:
         if not hasattr(self.policy, "limit_step"):
             return moved
-        return {**moved, "policy": self.policy.limit_step(params["policy"], moved["policy"])}
+        return {**moved, "policy": self.policy.limit_step(params["policy"], moved["policy"], steps)}
 
     def observe(self, params: Tree, moved: Tree, batch: Trajectories) -> Tree:
         """Return `moved` with the statistics of `params` updated by the batch sampled at `params` (Chan et al. 1983)."""

@@ -29,7 +29,7 @@ KINDS: dict[str, Any] = {
 }
 POLICY: dict[str, Any] = {
     **{"kind": str, "hidden": list[int], "sigma": float, "learn_sigma": bool, "normalise": bool | str},
-    **{"sigma_step": float, "output_scale": float},
+    **{"sigma_step": float, "sigma_batch": int, "output_scale": float},
     "scaled": bool | list[list[float]],
 }
 

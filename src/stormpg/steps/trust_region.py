@@ -1,5 +1,6 @@
 """A trust region around any step: it is shortened until the policy moves by no more than a given KL divergence."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -27,17 +28,19 @@ class Attempt(NamedTuple):
 
 @record
 class Within:
-    """`step`, shortened so that KL(π_{ξ_t} ‖ π_{ξ_{t+1}}) ≤ rate² · max(κ / L, min(δ n / 1000, 0.3)) in nats a step.
+    """`step`, shortened so that KL(π_{ξ_t} ‖ π_{ξ_{t+1}}) ≤ rate² · max(min(κ / L, p), min(δ n / 1000, 0.3)) nats a step.
 
     The divergence is the exact one of the policy family, its mean is over every `stride`-th time step of the states that the
-    tracker offers, and L is their mean number of steps a trajectory: κ is in nats a trajectory. n is the number of steps of the
-    new batch: many steps tell more than a few. `rate` is the tracker's factor for the length of a step, or 1; the divergence
-    grows with its square. If no attempt is short enough, the parameters do not move.
+    tracker offers, and L is their mean number of steps a trajectory: κ is in nats a trajectory, and p, `per_step`, limits it
+    for short ones. n is the number of steps of the new batch: many steps tell more than a few. `rate` is the tracker's factor
+    for the length of a step, or 1; the divergence grows with its square. If no attempt is short enough, the parameters do not
+    move.
     """
 
     step: Step
     kappa: Array
     delta: Array
+    per_step: Array
     stride: int = static(default=1)
 
     def init(self, params: Tree) -> Tree:
@@ -48,12 +51,14 @@ class Within:
         taken = (tracked.states or tracked.batch).trajectories
         length = taken.mask.sum() / jnp.maximum(taken.mask[:, 0].sum(), 1)
         by_size = jnp.minimum(self.delta * tracked.batch.trajectories.mask.sum() / 1000, MOST)
-        limit = jnp.maximum(self.kappa / length, by_size) * (1.0 if tracked.rate is None else tracked.rate**2)
+        limit = jnp.maximum(jnp.minimum(self.kappa / length, self.per_step), by_size)
+        if tracked.rate is not None:
+            limit *= tracked.rate**2
         thin = thinned(tracked.states or tracked.batch, self.stride)
         divergence, change = divergence_on(here, thin), add(moved, here.params, -1.0)
 
         def at(share: Array) -> Array:
-            return divergence(here.limited(add(here.params, change, share)))
+            return divergence(here.limited(add(here.params, change, share), tracked.batch))
 
         def attempt(last: Attempt) -> Attempt:
             # The divergence is nearly quadratic in the length. Far away it may not be a number.
@@ -69,14 +74,15 @@ class Within:
         one = jnp.ones_like(limit)
         first = at(one)
         start = Attempt(jnp.zeros((), int), one, first, jnp.where(first <= limit, one, 0.0))
-        return here.limited(add(here.params, change, jax.lax.while_loop(goes_on, attempt, start).best)), state
+        best = jax.lax.while_loop(goes_on, attempt, start).best
+        return here.limited(add(here.params, change, best), tracked.batch), state
 
 
-def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1) -> Within:
-    """A trust region around any step: κ nats a trajectory (`kappa`), or if that is more, δ nats a step (`delta`) for every 1000
-    steps of the new batch.
+def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1, per_step: float = math.inf) -> Within:
+    """A trust region around any step: κ nats a trajectory (`kappa`), but at most `per_step` nats a step; or if that is more, δ
+    nats a step (`delta`) for every 1000 steps of the new batch.
 
     `stride`: measured on every `stride`-th time step.
     """
-    check_positive(kappa=kappa, stride=stride)
-    return Within(step, as_float(kappa), as_float(delta), stride)
+    check_positive(kappa=kappa, stride=stride, per_step=per_step)
+    return Within(step, as_float(kappa), as_float(delta), as_float(per_step), stride)
