@@ -12,7 +12,8 @@ Optional functions:
     log_prob_rows(params, observations, actions)        `log_prob` of many rows, in the form that is fastest to differentiate
     kl(params, other, obs) = KL(π_params ‖ π_other)     required by the natural-gradient step only
     observe(params, moved, trajectories) -> params      learn from a batch other than by its gradient, such as statistics
-    limit_step(params, moved, steps) -> params          restrict a step from `params` to `moved`, after a batch of so many steps
+    limit_step(params, moved, steps) -> params          restrict a step from `params` to `moved`; steps: the number of
+                                                        new time steps, times the tracker's rate if it has one
 
 A fixed σ is a setting, not a parameter: ξ holds only what the gradient updates.
 
@@ -48,7 +49,7 @@ class Gaussian:
     action_dim: int = static()
     learn_sigma: bool = static(default=False)
     sigma_step: Array | None = None  # the largest change of log σ in one step; None: not limited
-    sigma_batch: int | None = static(default=None)  # the number of new time steps below which the limit is proportional to it
+    sigma_batch: int | None = static(default=None)  # if `steps` is below this, the limit is proportional to it
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = static(default=None)
 
     def init(self, key: Array) -> Tree:
@@ -99,7 +100,7 @@ class Gaussian:
         return dataclasses.replace(self, mean=in_steps(self.mean))
 
     def limit_step(self, params: Tree, moved: Tree, steps: Array) -> Tree:
-        """Return `moved` with a change of log σ of at most `sigma_step`, or less after a batch of few time steps."""
+        """Return `moved` with a change of log σ of at most `sigma_step`, or less after few time steps."""
         if not self.learn_sigma or self.sigma_step is None:
             return moved
         most = self.sigma_step * (1.0 if self.sigma_batch is None else jnp.minimum(steps / self.sigma_batch, 1.0))

@@ -20,6 +20,7 @@ from stormpg.windows import Window
 DOUBT = 0.05  # added to signal-to-noise ratios, so that no estimator is dropped for one batch, and steps never stop
 TINY = 0.003  # advantages below this share of the rewards to come are errors of the value function, and are not scaled up
 SMALL = 0.02  # if returns differ by less than this share, the policy is near the best, and steps are shorter
+FIRST = 0.2  # in the first K batches, rewards that differ by less than this share do not end exploration
 FEW = 2  # up to this number of batches, no noise is measured
 
 
@@ -44,9 +45,10 @@ class Blended:
 
     The same measure of g_t itself, signal/(signal + noise), is the `rate` of the step: small near an optimum.
 
-    Until the rewards of two episodes differ for the first time there is nothing to learn from them. The reward of a step is
-    then how unusual its state is in the window (`novelty`), so that the policy reaches states it has not seen. If returns
-    differ by less than 2%, the `rate` is smaller: what is left are mostly errors of the value function.
+    Until the rewards of episodes differ for the first time there is nothing to learn from them. The reward of a step is then
+    how unusual its state is in the window (`novelty`), so that the policy reaches states it has not seen. In the first K
+    batches, differences below 20% do not count: they may be the cost of actions, while the goal has not been found. Later, if
+    returns differ by less than 2%, the `rate` is smaller: what is left are mostly errors of the value function.
     """
 
     windowed: Windowed
@@ -71,7 +73,8 @@ class Blended:
         a = a - weights.step * mask * (a.sum() / jnp.maximum((weights.step * mask).sum(), 1e-30))
         to_come, differing = (root_mean_square(x, mask) for x in (sums_to_come(taken.reward, here.estimator.gamma) * mask, c))
         least = TINY * to_come
-        rewarded = memory.rewarded | (differing > 0.5 * least)
+        needed = jnp.where(window.batches < window.places, FIRST * to_come, 0.5 * least)
+        rewarded = memory.rewarded | (differing > needed)
         evidence = jnp.where(rewarded, jnp.minimum(differing / jnp.maximum(SMALL * to_come, 1e-30), 1.0), 1.0)
         scaled = jnp.where(rewarded, jnp.stack([unit(a, mask, least), unit(c, mask, least)]), unit(n, mask, 0.0))
         each = score_sums(here.policy, here.params, taken, scaled * window.filled / mask.sum(), window.places)  # [2, K, ...]
