@@ -114,7 +114,7 @@ def sampled(policy, horizon, seed, n=3):
 
 @pytest.mark.parametrize("horizon", [7, 130], ids=["short", "in blocks"])
 @pytest.mark.parametrize("batches", [2, 3, 5], ids=["not full", "full", "older ones replaced"])
-def test_weights_and_kept_log_probs(float64, horizon, batches):
+def test_weights_and_kept_ratios(float64, horizon, batches):
     """Against loops over batches, trajectories and steps; at most K."""
     policy, K, n = stormpg.gaussian_mlp(2, 1, hidden=(4,)), 3, 3
     made = [sampled(policy, horizon, seed) for seed in range(batches)]
@@ -127,8 +127,8 @@ def test_weights_and_kept_log_probs(float64, horizon, batches):
         under = [np.asarray(log_probs(policy, params, trajectories)) for _, params in kept]
         rows = slice(place * n, place * n + n)
         for j in range(len(kept)):
-            held = window.log_probs[rows, :horizon, (batches - len(kept) + j) % K]
-            np.testing.assert_allclose(held, under[j], rtol=1e-9, atol=1e-12)
+            held = window.ratios[(batches - len(kept) + j) % K, :horizon, rows].T
+            np.testing.assert_allclose(held, np.cumsum(under[j] - under[k], axis=1), rtol=1e-9, atol=1e-12)
         mask = np.asarray(trajectories.mask) > 0
         mixture = np.mean([np.exp(x) for x in under], axis=0)
         np.testing.assert_allclose(found.step[rows, :horizon][mask], (np.exp(under[-1]) / mixture)[mask], rtol=1e-9)
@@ -137,6 +137,21 @@ def test_weights_and_kept_log_probs(float64, horizon, batches):
         np.testing.assert_allclose(found.cumulative[rows, :horizon][mask], cumulative[mask], rtol=1e-7)
     live = window.trajectories.mask > 0
     assert float(jnp.where(live, jnp.maximum(*found), 0).max()) <= len(kept) * (1 + 1e-9)
+
+
+def test_an_impossible_trajectory_has_weight_zero():
+    """In float32 its ratio overflows. No weight may become NaN by it."""
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    taken, params = sampled(policy, 7, 0)
+    far = jax.tree.map(lambda x: x + 100.0, params)
+    window = windows.add_batch(windows.empty(3, far, blank_of(taken, len(taken.mask))), policy, Batch(taken, params))
+    assert np.isfinite(windows.weights(window)).all()  # the places that are still empty hold `far`
+    there = taken._replace(log_prob=log_probs(policy, far, taken))
+    found = windows.weights(windows.add_batch(window, policy, Batch(there, far)))
+    live = np.asarray(window.trajectories.mask[: len(taken.mask)]) > 0
+    for weight in found:
+        assert np.isfinite(weight).all()
+        np.testing.assert_array_equal(weight[: len(taken.mask)][live], 0)
 
 
 @pytest.mark.parametrize("horizon", [7, 130], ids=["short", "in blocks"])
@@ -233,7 +248,7 @@ def tracked_rewards(*rewards):
 def test_it_explores_until_rewards_differ(float64, reward):
     """Then g_t follows novelty, and never again: not even if all rewards are the same later, as at an optimum."""
     same = jnp.full((3, 7), reward)
-    (first, here), (second, _) = tracked_rewards(same), tracked_rewards(same, same.at[1, 6].add(1.0))
+    (first, here), (second, _) = tracked_rewards(same), tracked_rewards(same, same.at[1, 6].add(3.0))
     assert float(first.info["exploring"]) == 1
     window = first.memory.window
     weights = Weights(*(jnp.ones_like(window.trajectories.mask),) * 2)
@@ -243,8 +258,16 @@ def test_it_explores_until_rewards_differ(float64, reward):
     found = ravel_pytree(first.gradient)[0]
     np.testing.assert_allclose(found / jnp.linalg.norm(found), expected / jnp.linalg.norm(expected), rtol=1e-6, atol=1e-9)
     assert float(second.info["exploring"]) == 0
-    later, _ = tracked_rewards(same.at[1, 6].add(1.0), *[same] * 6)
+    later, _ = tracked_rewards(same.at[1, 6].add(3.0), *[same] * 6)
     assert float(later.info["exploring"]) == 0
+
+
+@pytest.mark.parametrize(("difference", "expected"), [(0.1, [1, 1, 1, 0, 0]), (1e-4, [1, 1, 1, 1, 1]), (2.0, [0, 0, 0, 0, 0])])
+def test_small_differences_end_exploration_with_the_first_window(float64, difference, expected):
+    """They may be the cost of actions, while the goal has not been found. Tiny ones never end it."""
+    rewards = jnp.full((3, 7), -1.0).at[1, 3].add(difference)
+    found = [float(tracked_rewards(*[rewards] * n)[0].info["exploring"]) for n in range(1, 6)]
+    assert found == expected
 
 
 def test_novelty_is_large_far_from_the_usual_states(float64):

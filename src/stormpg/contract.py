@@ -102,12 +102,11 @@ class Here(Moment):
         on_policy = params is batch.sampled_at
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy, each=True)
 
-    def limited(self, moved: Tree, tracked: Tracked) -> Tree:
-        """Parameters that a step may move to from ξ_t: `moved`, unless the policy limits it. See its `limit_step`."""
+    def limited(self, moved: Tree, batch: Batch) -> Tree:
+        """Parameters that a step may move to from ξ_t after this batch: `moved`, unless the policy limits it."""
         if not hasattr(self.policy, "limit_step"):
             return moved
-        steps = tracked.batch.trajectories.mask.sum()
-        limited: Tree = self.policy.limit_step(self.params, moved, steps if tracked.rate is None else steps * tracked.rate)
+        limited: Tree = self.policy.limit_step(self.params, moved, batch.trajectories.mask.sum())
         return limited
 
     def pool(self, batches: tuple[Batch, ...]) -> Batch:

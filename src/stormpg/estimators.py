@@ -175,7 +175,7 @@ def _window_baseline(estimator: Estimator, trajectories: Trajectories, weights: 
     if estimator.baseline != "time":
         raise InputError(f"a window cannot use the baseline {estimator.baseline!r}: use 'time' or 'none'.")
     present = trajectories.mask[:, :1]
-    weight = present * (weights.step if estimator.weighting == "step" else weights.cumulative)
+    weight = present * weights.of(estimator.weighting)
     signal = _signal(estimator, trajectories, jnp.ones_like(weight))
     above, below = (from_other_groups(x, len(age)) for x in (weight * signal, weight))
     return jnp.where(below > 0, above / jnp.where(below > 0, below, 1.0), 0.0)

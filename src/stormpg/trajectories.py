@@ -36,6 +36,10 @@ class Weights(NamedTuple):
     step: Array  # of the single step
     cumulative: Array  # w_h, of all steps up to this one
 
+    def of(self, weighting: str) -> Array:
+        """Those of an estimator with this weighting, "step" or "cumulative"."""
+        return self.step if weighting == "step" else self.cumulative
+
 
 def mixture_log_prob(log_probs: Array, shares: Array) -> Array:
     """log_prob, [n, H], of trajectories sampled by a mixture of K policies with these shares.

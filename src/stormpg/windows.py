@@ -9,8 +9,8 @@ weight of its step h is
 Both are at most K. With fixed ξ_j, cumulative weights make every estimator unbiased; weights of single steps ignore that the
 states were visited by other policies.
 
-The log-probabilities under all ξ_j are kept, so an iteration computes 2KB of them: the new batch under K parameters, and all
-K batches under ξ_t. The memory is K·B·H·K numbers, and the K batches themselves.
+The ratios of all ξ_j are kept, so an iteration computes the log-probabilities of 2KB trajectories: the new batch under K
+parameters, and all K batches under ξ_t. The memory is K·K·B·H numbers, and the K batches themselves.
 """
 
 from functools import partial
@@ -31,13 +31,13 @@ class Window(NamedTuple):
 
     trajectories: Trajectories  # [K·B, H, ...]
     params: Tree  # [K, ...] ξ_j, which sampled the batch in place j
-    log_probs: Array  # [K·B, H, K] log π_{ξ_j}(a_h|s_h)
+    ratios: Array  # [K, H, K·B] Σ_{t≤h} log(π_{ξ_j}/π_ξ')(a_t|s_t), with ξ' the parameters that sampled the trajectory
     batches: Array  # their number so far
 
     @property
     def places(self) -> int:
         """K."""
-        return self.log_probs.shape[-1]
+        return len(self.ratios)
 
     @property
     def filled(self) -> Array:
@@ -62,7 +62,7 @@ def empty(K: int, params: Tree, blank: Blank) -> Window:
     return Window(
         jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), one),
         jax.tree.map(lambda x: jnp.broadcast_to(x, (K, *jnp.shape(x))), params),
-        jnp.zeros((n, horizon, K), one.log_prob.dtype),
+        jnp.zeros((K, horizon, n), one.log_prob.dtype),
         jnp.zeros((), int),
     )
 
@@ -74,31 +74,36 @@ def in_blocks(trajectories: Trajectories) -> Trajectories:
 
 
 def add_batch(window: Window, policy: Any, batch: Batch) -> Window:
-    """The window with a new batch in place of the oldest, and all log-probabilities that this changes."""
+    """The window with a new batch in place of the oldest, and all ratios that this changes."""
     taken, place = in_blocks(batch.trajectories), window.batches % window.places
     put = partial(jax.lax.dynamic_update_slice_in_dim, axis=0)
     params = jax.tree.map(lambda all, new: put(all, new[None], place), window.params, batch.sampled_at)
     first = place * len(taken.mask)
     trajectories = jax.tree.map(lambda all, new: put(all, new, first), window.trajectories, taken)
-    under_all = jnp.moveaxis(jax.vmap(lambda one: log_probs_in_blocks(policy, one, taken))(params), 0, -1)
-    under_new = log_probs_in_blocks(policy, batch.sampled_at, trajectories)[:, :, None]
-    kept = jax.lax.dynamic_update_slice_in_dim(put(window.log_probs, under_all, first), under_new, place, axis=2)
+    under_all = jax.vmap(lambda one: summed_ratios(policy, one, taken))(params)
+    under_new = summed_ratios(policy, batch.sampled_at, trajectories)
+    kept = put(put(window.ratios, under_all, first, axis=2), under_new[None], place)
     return Window(trajectories, params, kept, window.batches + 1)
+
+
+def summed_ratios(policy: Any, params: Tree, taken: Trajectories) -> Array:
+    """Σ_{t≤h} log(π_ξ/π_ξ')(a_t|s_t), [H, n]. The ratios are small, so their sums lose fewer digits than log-probabilities."""
+    ratio = (log_probs_in_blocks(policy, params, taken) - taken.log_prob) * taken.mask
+    return jnp.cumsum(ratio, axis=1).T
 
 
 def weights(window: Window) -> Weights:
     """The weights of all steps under the parameters that sampled the last batch."""
-    log_probs = jax.lax.dynamic_index_in_dim(window.log_probs, window.newest, axis=2, keepdims=False)
-    share = jnp.where(jnp.arange(window.places) < window.filled, 1.0 / window.filled, 0.0)
+    newest = jax.lax.dynamic_index_in_dim(window.ratios, window.newest, keepdims=True)
+    log_share = jnp.where(jnp.arange(window.places) < window.filled, -jnp.log(window.filled), -jnp.inf)[:, None, None]
 
     def block(before: Array, arrays: tuple[Array, Array]) -> tuple[Array, Weights]:
-        now, every = arrays
-        # Differences are small, and lose fewer digits than the sums.
-        single = every - now[:, :, None]
-        total = before[:, None, :] + jnp.cumsum(single, axis=1)
-        under_mixture = [-jax.nn.logsumexp(ratio, axis=-1, b=share) for ratio in (single, total)]
-        return total[:, -1], Weights(*(jnp.exp(x) for x in under_mixture))
+        every, now = arrays
+        total = every - now
+        single = jnp.diff(total, axis=1, prepend=before[:, None])
+        # The sum is at least the share of the newest. If it overflows, the weight is 0, which is its limit.
+        return total[:, -1], Weights(*(1 / jnp.exp(x + log_share).sum(axis=0).T for x in (single, total)))
 
-    start = jnp.zeros((len(log_probs), window.places), log_probs.dtype)
-    made: Weights = fold_blocks(block, start, (log_probs, window.log_probs), window.trajectories.mask)[1]
+    start = jnp.zeros_like(window.ratios[:, 0])
+    made: Weights = fold_blocks(block, start, (window.ratios, newest), window.trajectories.mask)[1]
     return made

@@ -132,7 +132,7 @@ def learn(setup: Setup, state: State, large: bool, batches: tuple[Batch, ...]) -
     here, policy, algorithm = here_at(setup, state, large), setup.policy, setup.algorithm
     tracked = algorithm.tracker.track(here, batches, state.memory)
     moved, step = algorithm.step.apply(here, tracked, state.step)
-    moved = here.limited(moved, tracked)
+    moved = here.limited(moved, tracked.batch)
     length, size = norm(add(moved, state.params, -1.0)), norm(tracked.gradient)
     rate = length / jnp.maximum(size, smallest(size))
     if hasattr(policy, "observe"):  # a policy may also learn from batches directly, such as observation statistics

@@ -12,8 +12,7 @@ Optional functions:
     log_prob_rows(params, observations, actions)        `log_prob` of many rows, in the form that is fastest to differentiate
     kl(params, other, obs) = KL(π_params ‖ π_other)     required by the natural-gradient step only
     observe(params, moved, trajectories) -> params      learn from a batch other than by its gradient, such as statistics
-    limit_step(params, moved, steps) -> params          restrict a step from `params` to `moved`; steps: the number of
-                                                        new time steps, times the tracker's rate if it has one
+    limit_step(params, moved, steps) -> params          restrict a step from `params` to `moved`, after `steps` new time steps
 
 A fixed σ is a setting, not a parameter: ξ holds only what the gradient updates.
 

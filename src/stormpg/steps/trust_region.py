@@ -58,7 +58,7 @@ class Within:
         divergence, change = divergence_on(here, thin), add(moved, here.params, -1.0)
 
         def at(share: Array) -> Array:
-            return divergence(here.limited(add(here.params, change, share), tracked))
+            return divergence(here.limited(add(here.params, change, share), tracked.batch))
 
         def attempt(last: Attempt) -> Attempt:
             # The divergence is nearly quadratic in the length. Far away it may not be a number.
@@ -75,7 +75,7 @@ class Within:
         first = at(one)
         start = Attempt(jnp.zeros((), int), one, first, jnp.where(first <= limit, one, 0.0))
         best = jax.lax.while_loop(goes_on, attempt, start).best
-        return here.limited(add(here.params, change, best), tracked), state
+        return here.limited(add(here.params, change, best), tracked.batch), state
 
 
 def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1, per_step: float = math.inf) -> Within:

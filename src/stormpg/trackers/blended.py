@@ -84,7 +84,7 @@ class Blended:
         r = signal_to_noise(mixed, window.filled)
         g = jax.tree.map(lambda x: x.sum(axis=0) / window.filled, mixed)
         info = {"critic_share": u, "signal": r / (r + 1), "exploring": (~rewarded).astype(mask.dtype)}
-        return tracked(g, window, weights, batch, evidence * (r + DOUBT) / (r + 1), info)._replace(
+        return tracked(g, window, weights, batch, weights.step, evidence * (r + DOUBT) / (r + 1), info)._replace(
             memory=Memory(window, rewarded)
         )
 

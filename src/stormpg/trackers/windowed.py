@@ -46,16 +46,25 @@ class Windowed:
         taken = window.trajectories
         c = window_coefficients(here.estimator, taken, weights, window.age) * taken.mask
         g = score_sum(here.policy, here.params, taken, c / (window.filled * here.n))
-        return tracked(g, window, weights, batch)
+        return tracked(g, window, weights, batch, weights.of(here.estimator.weighting))
 
 
 def tracked(
-    g: Tree, window: Window, weights: Weights, batch: Batch, rate: Array | None = None, info: Mapping[str, Array] | None = None
+    g: Tree,
+    window: Window,
+    weights: Weights,
+    batch: Batch,
+    used: Array,
+    rate: Array | None = None,
+    info: Mapping[str, Array] | None = None,
 ) -> Tracked:
-    """The result of a tracker over a window: a step may look at the states of all its batches."""
+    """The result of a tracker over a window: a step may look at the states of all its batches.
+
+    `used`: the weights whose effective share of steps is recorded.
+    """
     n, horizon = batch.trajectories.mask.shape
     shown = jax.lax.dynamic_slice_in_dim(weights.cumulative, window.newest * n, n)[:, :horizon]
-    w = weights.step * window.trajectories.mask
+    w = used * window.trajectories.mask
     effective = w.sum() ** 2 / jnp.maximum((w**2).sum(), 1e-30) / window.trajectories.mask.sum()
     states = Batch(window.trajectories, None)
     return Tracked(g, window, batch, shown, states, rate, {"effective_steps": effective, **(info or {})})
