@@ -97,7 +97,7 @@ def missing(
 ) -> Iterator[tuple[Learner, Task, int]]:
     """The runs that are not stored yet, one seed of all tasks and learners after the other."""
     held = {(run["learner"], run["env"], run["asked"], run["seed"]) for run in runs}
-    for seed in range(max(learner.seeds for learner in learners)):
+    for seed in range(max((learner.seeds for learner in learners), default=0)):
         for learner in learners:
             for task in tasks:
                 if seed < learner.seeds and (learner.name, task.env, task.steps, seed) not in held:
@@ -118,10 +118,19 @@ def run_one(learner: Learner, task: Task, seed: int, root: Path) -> dict[str, An
 
 
 def learning(
-    root: Path, folder: Path, tell: Tell, tasks: Sequence[Task] = TASKS, learners: Sequence[Learner] = LEARNERS
+    root: Path,
+    folder: Path,
+    tell: Tell,
+    tasks: Sequence[Task] = TASKS,
+    learners: Sequence[Learner] = LEARNERS,
+    measure: bool = True,
 ) -> BenchTable:
-    """Measure what is missing in the file of `folder`, and make the table. A library that is not installed is left out."""
-    there = [one for one in learners if one.environment is None or (root / one.environment / "bin" / "python").exists()]
+    """Measure what is missing in the file of `folder`, and make the table. A library that is not installed is left out.
+
+    `measure=False`: only make the table of the stored runs.
+    """
+    installed = [one for one in learners if one.environment is None or (root / one.environment / "bin" / "python").exists()]
+    there = installed if measure else []
     file = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
     for learner, task, seed in missing(stored(file), tasks, there):
@@ -177,6 +186,7 @@ def table(runs: Sequence[Mapping[str, Any]], tasks: Sequence[Task], learners: Se
 
 
 EVERY = "all tasks"
+LOWEST = -0.5  # the left end of the plot: lower scores are arrows there
 
 
 def markdown(table: Mapping[str, Any], tasks: Sequence[Task] = TASKS, learners: Sequence[Learner] = LEARNERS) -> str:
@@ -204,7 +214,7 @@ def markdown(table: Mapping[str, Any], tasks: Sequence[Task] = TASKS, learners: 
 
 
 def plot(axes: Any, table: Mapping[str, Any], tasks: Sequence[Task] = TASKS, learners: Sequence[Learner] = LEARNERS) -> None:
-    """Scores of all seeds as points, a line for each task; the bar is their mean."""
+    """Scores of all seeds as points, a line for each task; the bar is their mean. Arrows: below the plot."""
     from stormpg.report.palette import styles
 
     rows = {row["name"]: row for row in table["rows"]}
@@ -218,8 +228,12 @@ def plot(axes: Any, table: Mapping[str, Any], tasks: Sequence[Task] = TASKS, lea
             scores = row["values"] if task is None else [task.score(x) for x in row["values"]]
             middle = scores[1] if task is None else np.mean(scores)
             label = learner.name if line == 0 else None
-            axes.plot([middle], [y], "|", color=colour, markersize=9, markeredgewidth=2.5, label=label)
-            axes.plot(scores, [y] * len(scores), "-" if task is None else "o", color=colour, markersize=3, alpha=0.6)
+            axes.plot([max(middle, LOWEST)], [y], "|", color=colour, markersize=9, markeredgewidth=2.5, label=label)
+            if task is None:
+                axes.plot(scores, [y] * len(scores), "-", color=colour, alpha=0.6)
+                continue
+            for marker, shown in (("o", [x for x in scores if x >= LOWEST]), ("<", [LOWEST for x in scores if x < LOWEST])):
+                axes.plot(shown, [y] * len(shown), marker, color=colour, markersize=3 if marker == "o" else 5, alpha=0.6)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
     axes.axvline(0, color="0.7", linewidth=0.8)

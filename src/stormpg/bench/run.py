@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from stormpg.bench import growth, learning, libraries, limit, speeds, waits, windows
+from stormpg.bench import built_in, growth, learning, libraries, limit, speeds, waits, windows
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
-TABLES = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "window", "learning")
-SPEED = TABLES[:-1]  # the rest takes hours
+SPEED = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "window")
+TABLES = (*SPEED, "built-in", "learning")  # the last two are about what is learned; the last takes hours
 QUICK = ("limit", "peers", "sweep", "waits", "training")
 
 
@@ -27,11 +27,17 @@ def measurable(tables: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def bench(
-    tables: tuple[str, ...], quick: bool, tell: Tell, root: Path = Path(), out: Path = Path("benchmarks/results")
+    tables: tuple[str, ...],
+    quick: bool,
+    tell: Tell,
+    root: Path = Path(),
+    out: Path = Path("benchmarks/results"),
+    measure: bool = True,
 ) -> Iterator[dict[str, Any]]:
     """Measure these tables, and yield all results so far after each.
 
-    `root`: the folder that holds the peers' virtual environments. `out`: that of the runs of the table learning.
+    `root`: the folder that holds the peers' virtual environments. `out`: that of the runs of the table learning, of which
+    missing ones are run if `measure`.
     """
     about = where_and_when()
     rounds = 2 if quick else 5
@@ -48,7 +54,8 @@ def bench(
             "growth": lambda: growth.growth(quick, 3, tell),
             "memory": lambda: growth.memory(quick, tell),
             "window": lambda: windows.window(rounds, tell),
-            "learning": lambda: learning.learning(root, out, tell),
+            "built-in": lambda: built_in.built_in(tell),
+            "learning": lambda: learning.learning(root, out, tell, measure=measure),
         }
         for name in tables:
             found.append(work[name]())

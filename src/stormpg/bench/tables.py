@@ -90,7 +90,7 @@ def plots(result: Result, folder: Path) -> list[Path]:
     made = []
     for table in result["tables"]:
         rows = [row for row in table["rows"] if row.get("values")]
-        if not rows:
+        if not rows or table["name"] == "built-in":  # its returns have no common axis
             continue
         lines, scores = "axis" in rows[0], table["name"] == "learning"
         height = 7.5 if scores else 1.3 + 0.3 * len(rows)
@@ -182,7 +182,7 @@ def write_readme(result: Result, file: Path) -> None:
     learned = [table for table in result["tables"] if table["name"] == "learning"]
     if learned:
         text = between(text, file, LEARNING, learning.markdown(learned[0]))
-    if len(learned) < len(result["tables"]):
+    if any(table["name"] not in ("learning", "built-in") for table in result["tables"]):
         text = between(text, file, (BEGIN, END), markdown(result))
     file.write_text(text, encoding="utf-8")
 

@@ -15,6 +15,9 @@ Tables = Annotated[
     typer.Option(help="Comma-separated names of tables. [all about speed; with --quick five of them]. `learning` takes hours."),
 ]
 Load = Annotated[Path | None, typer.Option(help="Show a stored result instead of measuring.")]
+Stored = Annotated[
+    bool, typer.Option("--stored", help="Make the table `learning` from the runs stored so far, without new ones.")
+]
 Readme = Annotated[Path | None, typer.Option(help="Update the tables in this file, between its marks.")]
 
 
@@ -24,6 +27,7 @@ def bench_command(
     tables: Tables = None,
     against: Against = None,
     load: Load = None,
+    stored_runs: Stored = False,
     readme: Readme = None,
     folder: Files = Path("benchmarks/results"),
     as_json: Json = False,
@@ -41,7 +45,8 @@ def bench_command(
         result = stored_tables.read(load)
     else:
         with doing("bench") as tell:
-            for result in bench(names, quick, tell, out=folder):  # stored after each table, so that little is lost if it stops
+            measured = bench(names, quick, tell, out=folder, measure=not stored_runs)
+            for result in measured:  # stored after each table, so that little is lost if it stops
                 stored = stored_tables.store(result, folder)
     for one in result["tables"]:
         table(one["title"], *stored_tables.cells(one), one["note"] or None)
