@@ -74,7 +74,9 @@ def test_no_move_no_correction(setting):
 
 def test_svrg_keeps_its_snapshot(setting):
     here, memory, batch = setting
-    assert small(trackers.svrg(), here, memory, batch).memory is memory
+    kept = small(trackers.svrg(), here, memory, batch).memory
+    assert kept.params is memory.params
+    assert kept.gradient is memory.gradient
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])

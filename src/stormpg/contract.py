@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg import kernels
 from stormpg.estimators import Estimate, Estimator, estimate
 from stormpg.pytrees import Tree
 from stormpg.scores import log_probs_in_blocks
@@ -35,10 +36,15 @@ START, NAMED = 0, 1  # branches of the seed's key: initial parameters, and all o
 
 
 class Sample(NamedTuple):
-    """A request for n trajectories sampled at `params`; None: at ξ_t."""
+    """A request for n trajectories sampled at `params`; None: at ξ_t.
+
+    With `other`, each of them is sampled there instead with probability `share`. Their log_prob is then that of the mixture.
+    """
 
     n: int
     params: Tree | None = None
+    other: Tree | None = None
+    share: Array | float = 0.0
 
 
 class Tracked(NamedTuple):
@@ -101,6 +107,17 @@ class Here(Moment):
         """As `estimate`, with the gradient d_i^{ξ'}(ξ) of each trajectory: its leaves are [n, ...]."""
         on_policy = params is batch.sampled_at
         return estimate(self.estimator, self.policy, params, batch.trajectories, baseline, on_policy, each=True)
+
+    def hessian_product(self, batch: Batch, v: Tree) -> Tree:
+        """Ĥ v, an unbiased estimate of ∇²L(ξ_a) v from a batch sampled at ξ_a.
+
+        It is the derivative of d^{ξ_a}(ξ) at ξ = ξ_a in the direction v, weights included: with C_h the sum of the scores up
+        to h, the mean of Σ_h (γ^h r_h − b_h) [ ∇C_h v + C_h (C_h · v) ] for GPOMDP.
+        """
+        d = lambda params: estimate(self.estimator, self.policy, params, batch.trajectories).gradient
+        with kernels.plain():
+            product: Tree = jax.jvp(d, (batch.sampled_at,), (v,))[1]
+        return product
 
     def limited(self, moved: Tree, batch: Batch) -> Tree:
         """Parameters that a step may move to from ξ_t after this batch: `moved`, unless the policy limits it."""

@@ -27,7 +27,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from stormpg.baselines import baseline_of, check_baseline, from_other_groups, state_values
-from stormpg.errors import InputError
+from stormpg.errors import InputError, choose
+from stormpg.guards import Guard
 from stormpg.pytrees import Tree, as_float, record, static
 from stormpg.scores import log_probs_in_blocks, score_sum, score_sums
 from stormpg.trajectories import Trajectories, Weights, discounted, sums_to_come
@@ -40,28 +41,36 @@ class Estimator:
     gamma: Array
     name: str = static()
     baseline: str = static(default="time")
-    weighting: str = static(default="cumulative")  # or "step", for the surrogate of trust-region methods
+    weighting: str = static(default="cumulative")  # see `WEIGHTINGS`
     from_now: bool = static(default=False)  # discount from the step that is scored, not from the start
     lam: Array | None = None  # λ of `gae`
+    guard: Guard | None = None  # see `guards`
 
 
-def gpomdp(gamma: float, baseline: str = "time", from_now: bool = False) -> Estimator:
+# The steps whose ratios are multiplied in the weight of step h: up to h, all of the trajectory, or h alone, which ignores that
+# the states were visited by another policy (the surrogate of trust-region methods).
+WEIGHTINGS = ("cumulative", "trajectory", "step")
+
+
+def gpomdp(
+    gamma: float, baseline: str = "time", from_now: bool = False, *, weighting: str = "cumulative", guard: Guard | None = None
+) -> Estimator:
     """GPOMDP (Baxter and Bartlett 2001), the paper's equation (5): b_h depends on the time h alone.
 
     `from_now`: rewards are discounted by γ^{h−t} instead of γ^h, so that late steps of long episodes count as much as early
-    ones. For γ < 1 this is biased.
+    ones. For γ < 1 this is biased. `weighting`: "cumulative", "trajectory" or "step". `guard`: see `guards`.
     """
-    return dataclasses.replace(_estimator("gpomdp", gamma, baseline), from_now=from_now)
+    return dataclasses.replace(_estimator("gpomdp", gamma, baseline, weighting, guard), from_now=from_now)
 
 
-def reinforce(gamma: float, baseline: str = "time") -> Estimator:
+def reinforce(gamma: float, baseline: str = "time", *, weighting: str = "cumulative", guard: Guard | None = None) -> Estimator:
     """REINFORCE (Williams 1992), equation (4): every score times the whole return."""
-    return _estimator("reinforce", gamma, baseline)
+    return _estimator("reinforce", gamma, baseline, weighting, guard)
 
 
-def pgt(gamma: float, baseline: str = "time") -> Estimator:
+def pgt(gamma: float, baseline: str = "time", *, weighting: str = "cumulative", guard: Guard | None = None) -> Estimator:
     """The policy gradient theorem's estimator (Sutton et al. 2000): every score times the return to come."""
-    return _estimator("pgt", gamma, baseline)
+    return _estimator("pgt", gamma, baseline, weighting, guard)
 
 
 def gae(gamma: float, lam: float = 0.95) -> Estimator:
@@ -98,11 +107,12 @@ def check_scalar(estimator: Estimator) -> None:
         )
 
 
-def _estimator(name: str, gamma: float, baseline: str) -> Estimator:
+def _estimator(name: str, gamma: float, baseline: str, weighting: str = "cumulative", guard: Guard | None = None) -> Estimator:
     if not isinstance(gamma, jax.core.Tracer) and not 0 < gamma <= 1:
         raise InputError(f"gamma is {gamma}; expected a discount in (0, 1].")
     check_baseline(name, baseline)
-    return Estimator(as_float(gamma), name, baseline)
+    choose("weighting", weighting, WEIGHTINGS)
+    return Estimator(as_float(gamma), name, baseline, weighting, guard=guard)
 
 
 class Estimate(NamedTuple):
@@ -136,7 +146,7 @@ def estimate(
         ratio = jnp.zeros_like(trajectories.log_prob)
     else:
         ratio = log_probs_in_blocks(policy, params, trajectories) - trajectories.log_prob
-    weights = Weights(jnp.exp(ratio), jnp.exp(jnp.cumsum(ratio, axis=1)))
+    weights = guarded(estimator, Weights(jnp.exp(ratio), jnp.exp(jnp.cumsum(ratio, axis=1))), trajectories)
     if baseline is None:
         baseline = _baseline(estimator, policy, params, trajectories)
     coefficient = coefficients(estimator, trajectories, weights, baseline)
@@ -149,6 +159,15 @@ def estimate(
     if estimator.baseline == "optimal":
         total = _subtract_componentwise(estimator, policy, params, trajectories, weights.cumulative, baseline, total)
     return Estimate(total, weights.cumulative, baseline)
+
+
+def guarded(estimator: Estimator, weights: Weights, trajectories: Trajectories) -> Weights:
+    """The weights that the estimator uses: of its weighting, after its guard."""
+    if estimator.weighting == "trajectory":
+        weights = weights._replace(cumulative=jnp.broadcast_to(weights.cumulative[:, -1:], weights.cumulative.shape))
+    if estimator.guard is None:
+        return weights
+    return Weights(*(estimator.guard.apply(x, trajectories.mask[:, :1]) for x in weights))
 
 
 def coefficients(estimator: Estimator, trajectories: Trajectories, weights: Weights, baseline: Any) -> Array:
@@ -164,6 +183,7 @@ def window_coefficients(estimator: Estimator, trajectories: Trajectories, weight
     `age`, [K]: of the batches, for a value function. A baseline b_h is the mean signal under the weights. The sum over the
     window is not divided by its size.
     """
+    weights = guarded(estimator, weights, trajectories)
     return coefficients(estimator, trajectories, weights, _window_baseline(estimator, trajectories, weights, age))
 
 

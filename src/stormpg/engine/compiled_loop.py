@@ -17,14 +17,15 @@ from optax.tree_utils import tree_where
 
 from stormpg.algorithms import Algorithm
 from stormpg.engine.budget import Budget
-from stormpg.engine.iteration import Setup, State, begin, cost, due, learn, unfinished, wanted
+from stormpg.engine.iteration import Setup, State, Wanted, as_batch, begin, cost, due, learn, unfinished, wanted
 from stormpg.engine.metrics import Row
 from stormpg.envs.base import Environment
 from stormpg.machine.blocks import as_here, block_size, cores, devices
 from stormpg.machine.xla import OFTEN, ONCE, Program
+from stormpg.pytrees import Tree
 from stormpg.sampling.rollouts import rollout
 from stormpg.schedules import Pattern
-from stormpg.trajectories import RUNS, Batch, over_runs
+from stormpg.trajectories import RUNS, Batch, Trajectories, over_runs
 
 CHUNK = 32  # the smallest number of units between two returns to Python
 LONGER = 8  # times as many for small units: returning to Python takes about a millisecond
@@ -32,16 +33,26 @@ SMALL = 500  # time steps (trajectories × horizon of all runs) of a unit up to 
 FEW_BLOCKS = 4  # up to this number, the program that starts them is compiled for short compile time
 
 
+def sampled(setup: Setup, wanted: Wanted) -> Batch:
+    """A batch that an iteration wants. Of a mixture, every trajectory is computed at both parameters, and one is used."""
+
+    def at(params: Tree) -> Trajectories:
+        return rollout(setup.env, setup.policy, params, wanted.key, wanted.n, setup.horizon)
+
+    taken = at(wanted.params)
+    if wanted.mixture is not None:
+        chosen = wanted.mixture.chosen
+        pick = lambda x, y: jnp.where(chosen.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
+        taken = jax.tree.map(pick, at(wanted.mixture.params), taken)
+    return as_batch(setup.policy, wanted, taken)
+
+
 def iterate(setup: Setup, state: State, large: bool, budget: Budget) -> tuple[State, Row]:
     """An iteration with a batch of this size, if it is due and within the budget."""
     live = due(setup, state, large, budget)
 
     def compute(state: State) -> tuple[State, Row]:
-        batches = tuple(
-            Batch(rollout(setup.env, setup.policy, params, key, n, setup.horizon), params)
-            for n, params, key in wanted(setup, state, large)
-        )
-        return learn(setup, state, large, batches)
+        return learn(setup, state, large, tuple(sampled(setup, one) for one in wanted(setup, state, large)))
 
     if setup.algorithm.schedule.by_chance:
         blank: Row = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute, state)[1])

@@ -16,7 +16,8 @@ from stormpg.engine.budget import LIMIT, Budget
 from stormpg.engine.metrics import Row, recorded, smallest
 from stormpg.pytrees import Tree, add, all_finite, as_float, norm
 from stormpg.sampling import empty_batch
-from stormpg.trajectories import Batch, mean_return
+from stormpg.scores import log_probs_in_blocks
+from stormpg.trajectories import Batch, Trajectories, mean_return, mixture_log_prob
 
 
 class State(NamedTuple):
@@ -77,12 +78,21 @@ def here_at(setup: Setup, state: State, large: bool) -> Here:
     return Here(state.key, state.iteration, state.params, setup.policy, algorithm.estimator, large, n)
 
 
+class Mixture(NamedTuple):
+    """Other parameters that sample a share of a batch."""
+
+    params: Tree
+    share: Array
+    chosen: Array  # [n] which trajectories they sample
+
+
 class Wanted(NamedTuple):
     """A batch to be sampled."""
 
     n: int
     params: Tree
     key: Array
+    mixture: Mixture | None = None
 
 
 def wanted(setup: Setup, state: State, large: bool) -> tuple[Wanted, ...]:
@@ -90,8 +100,24 @@ def wanted(setup: Setup, state: State, large: bool) -> tuple[Wanted, ...]:
     here = here_at(setup, state, large)
     samples: tuple[Sample, ...] = setup.algorithm.tracker.wants(here, state.memory)
     names = ["rollout", *(f"rollout {number}" for number in range(1, len(samples)))]
-    points = [state.params if sample.params is None else sample.params for sample in samples]
-    return tuple(Wanted(sample.n, point, here.key(name)) for sample, point, name in zip(samples, points, names, strict=False))
+
+    def one(sample: Sample, name: str) -> Wanted:
+        point, mixture = state.params if sample.params is None else sample.params, None
+        if sample.other is not None:
+            chosen = jax.random.uniform(here.key(f"mixture of {name}"), (sample.n,)) < sample.share
+            mixture = Mixture(sample.other, jnp.asarray(sample.share), chosen)
+        return Wanted(sample.n, point, here.key(name), mixture)
+
+    return tuple(one(sample, name) for sample, name in zip(samples, names, strict=False))
+
+
+def as_batch(policy: Any, wanted: Wanted, taken: Trajectories) -> Batch:
+    """Sampled trajectories with the parameters that sampled them, or with the density of their mixture."""
+    if wanted.mixture is None:
+        return Batch(taken, wanted.params)
+    other, share, _ = wanted.mixture
+    every = jnp.stack([log_probs_in_blocks(policy, params, taken) for params in (wanted.params, other)])
+    return Batch(taken._replace(log_prob=mixture_log_prob(every, jnp.stack([1 - share, share]))), None)
 
 
 def wanted_sizes(setup: Setup, state: State, large: bool) -> tuple[int, ...]:
@@ -166,7 +192,7 @@ def learn(setup: Setup, state: State, large: bool, batches: tuple[Batch, ...]) -
 def best_of(state: State, batches: tuple[Batch, ...]) -> tuple[Tree, Array]:
     """The best parameters so far, and the mean return of the batch they sampled."""
     best, largest = state.best, state.best_return
-    for batch in batches:
+    for batch in (batch for batch in batches if batch.sampled_at is not None):
         reward = mean_return(batch.trajectories)
         better = reward > largest
         best, largest = tree_where(better, batch.sampled_at, best), jnp.where(better, reward, largest)

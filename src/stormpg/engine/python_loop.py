@@ -11,25 +11,24 @@ from jax import Array
 from stormpg.algorithms import Algorithm
 from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import Chunk
-from stormpg.engine.iteration import Setup, State, begin, due, learn, unfinished, wanted, wanted_sizes
+from stormpg.engine.iteration import Setup, State, Wanted, as_batch, begin, due, learn, unfinished, wanted, wanted_sizes
 from stormpg.engine.metrics import Row
 from stormpg.envs.base import OutsideEnvironment
 from stormpg.errors import Forecast
 from stormpg.machine.stopping import Stop
-from stormpg.pytrees import Tree
 from stormpg.sampling.episodes import Sampler, with_log_probs
 from stormpg.sampling.ray_actors import RaySampler
 from stormpg.schedules import Pattern
-from stormpg.trajectories import Batch, Trajectories
+from stormpg.trajectories import Trajectories
 
 
 @functools.partial(jax.jit, static_argnames=("env", "horizon", "large"))
 def ask(
     env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget
-) -> tuple[Array, list[tuple[Tree, Array]]]:
-    """Whether an iteration of this size is due, and the parameters and the key of each batch it wants."""
+) -> tuple[Array, list[Wanted]]:
+    """Whether an iteration of this size is due, and the batches it wants."""
     setup = Setup(env, horizon, policy, algorithm)
-    return due(setup, state, large, budget), [(params, key) for _, params, key in wanted(setup, state, large)]
+    return due(setup, state, large, budget), list(wanted(setup, state, large))
 
 
 @functools.partial(jax.jit, static_argnames=("env", "horizon", "large"))
@@ -44,8 +43,8 @@ def answer(
 ) -> tuple[State, Row]:
     """The state and row of an iteration, from the trajectories it asked for."""
     setup = Setup(env, horizon, policy, algorithm)
-    points = [params for _, params, _ in wanted(setup, state, large)]
-    batches = (Batch(with_log_probs(policy, at, taken), at) for at, taken in zip(points, sampled, strict=True))
+    every = zip(wanted(setup, state, large), sampled, strict=True)
+    batches = (as_batch(policy, one, with_log_probs(policy, one.params, taken)) for one, taken in every)
     return learn(setup, state, large, tuple(batches))
 
 
@@ -115,10 +114,10 @@ class PythonLoop:
         rows = []
         for large in (large for large, times in pattern for _ in range(times)):
             setup = Setup(self.env, self.horizon, policy, algorithm)
-            live, points = ask(*setup, state, large, budget)
+            live, every = ask(*setup, state, large, budget)
             if live:
                 sizes = self.sizes_of(setup, state)[large]
-                sampled = [self.batch(policy, at, key, n, budget) for (at, key), n in zip(points, sizes, strict=True)]
+                sampled = [self.batch(policy, one._replace(n=n), budget) for one, n in zip(every, sizes, strict=True)]
                 state, row = answer(*setup, state, large, sampled)
                 rows.append(row)
         return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
@@ -130,10 +129,13 @@ class PythonLoop:
             self.sampler.least = max(*self.sizes[True], *self.sizes[False], 1)
         return self.sizes
 
-    def batch(self, policy: Any, params: Tree, key: Array, n: int, budget: Budget) -> Trajectories:
-        """n trajectories, without their log-probabilities."""
-        began = time.perf_counter()
-        sampled = self.sampler.sample(policy, params, key, n)
+    def batch(self, policy: Any, wanted: Wanted, budget: Budget) -> Trajectories:
+        """A batch, without its log-probabilities."""
+        began, n = time.perf_counter(), wanted.n
+        if wanted.mixture is None:
+            sampled = self.sampler.sample(policy, wanted.params, wanted.key, n)
+        else:
+            sampled = self.sampler.sample_both(policy, wanted.params, wanted.mixture.params, wanted.mixture.chosen, wanted.key)
         share = max(n / int(budget.trajectories), float(np.sum(sampled.mask)) / int(budget.steps))
         self.forecast.count(share, time.perf_counter() - began)
         return sampled

@@ -60,10 +60,23 @@ class Sampler:
 
     def sample(self, policy: Any, params: Tree, key: Array, n: int, deterministic: bool = False) -> Trajectories:
         """n trajectories under π_ξ, without their log-probabilities, which JAX computes for the whole batch."""
+        return self.play(policy, params, *self.randomness(policy, key, n), deterministic)
+
+    def sample_both(self, policy: Any, params: Tree, other: Tree, chosen: Array, key: Array) -> Trajectories:
+        """As `sample`, with the trajectories that are `chosen`, [n], sampled at `other`."""
+        seeds, noise = self.randomness(policy, key, len(chosen))
+        parts = [(np.flatnonzero(np.asarray(chosen) == which), at) for which, at in ((False, params), (True, other))]
+        played = [self.play(policy, at, seeds[places], noise[places]) for places, at in parts if len(places)]
+        order = np.argsort(np.concatenate([places for places, _ in parts]))
+        joined: Trajectories = jax.tree.map(lambda *columns: np.concatenate(columns)[order], *played)
+        return joined
+
+    def randomness(self, policy: Any, key: Array, n: int) -> tuple[np.ndarray, Any]:
+        """The seeds of the resets of n episodes, and the noise of their actions."""
         words, noise = _randomness(traceable(policy), key, n, self.horizon)
         if not jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
             noise = np.asarray(noise)
-        return self.play(policy, params, np.asarray(words)[:, -1] >> 1, noise, deterministic)
+        return np.asarray(words)[:, -1] >> 1, noise
 
     def play(self, policy: Any, params: Tree, seeds: np.ndarray, noise: Any, deterministic: bool = False) -> Trajectories:
         """The episodes of these seeds, [n], with this noise in their actions, [n, H, ...]."""

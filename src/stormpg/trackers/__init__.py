@@ -7,6 +7,7 @@
 | svrg_within  | corrected, α = 0                   | the same, and the large batch       | Xu, Liu, Peng 2017 | corrected |
 | sarah        | corrected, α = 0                   | the step before, (ξ_{t−1}, g_{t−1}) | equation (8)       | corrected |
 | storm        | corrected, α                       | the step before, (ξ_{t−1}, g_{t−1}) | equation (9)       | corrected |
+| follow       | α d(ξ_t) + (1 − α) [ c + γ Δ ]     | (ξ_ref, c), and what its parts keep | all of the above   | corrected |
 | gain         | corrected, α measured on the batch | the same, and the error of g_{t−1}  |                    | gain      |
 | window       | d(ξ_t) over the last K batches     | the last K batches                  |                    | windowed  |
 | blend        | the same for two estimators, mixed | the last K batches                  |                    | blended   |
@@ -17,11 +18,11 @@ Called by `algorithms`; a tracker is used by the engine.
 from stormpg.trackers.blended import Blended, blend
 from stormpg.trackers.corrected import (
     Corrected,
-    Memory,
     Plain,
     Within,
     check_part,
     corrected,
+    follow,
     plain,
     sarah,
     storm,
@@ -29,24 +30,42 @@ from stormpg.trackers.corrected import (
     svrg_within,
 )
 from stormpg.trackers.gain import Gain, gain
+from stormpg.trackers.transports import (
+    Difference,
+    Extrapolated,
+    Memory,
+    Nothing,
+    Transport,
+    defensive,
+    hessian,
+    weighted,
+)
 from stormpg.trackers.windowed import Windowed, window
 
 __all__ = [
     "Blended",
     "Corrected",
+    "Difference",
+    "Extrapolated",
     "Gain",
     "Memory",
+    "Nothing",
     "Plain",
+    "Transport",
     "Windowed",
     "Within",
     "blend",
     "check_part",
     "corrected",
+    "defensive",
+    "follow",
     "gain",
+    "hessian",
     "plain",
     "sarah",
     "storm",
     "svrg",
     "svrg_within",
+    "weighted",
     "window",
 ]

@@ -1,12 +1,14 @@
-"""The trackers of the paper, which follow one equation.
+"""Trackers that carry an estimate of the gradient from step to step, by one equation.
 
-On a batch sampled at ξ_t,
+    g_t = α d(ξ_t) + (1 − α) [ c + γ Δ ]
+
+The memory (ξ_ref, c) is a point and an estimate of its gradient, and Δ estimates how the gradient changes from ξ_ref to ξ_t
+(`transports`). A large batch restarts: g_t = d(ξ_t). For the trackers of the paper γ = 1 and Δ = d(ξ_t) − d^{ξ_t}(ξ_ref) on the
+same batch, with importance weights and the same baseline:
 
     g_t = d(ξ_t) + (1 − α) [ c − d^{ξ_t}(ξ_ref) ]
 
-where the memory (ξ_ref, c) is a point and an estimate of its gradient, and d^{ξ_t}(ξ_ref) uses the same batch, with
-importance weights, and the same baseline. A large batch restarts: g_t = d(ξ_t). `svrg_within` is the exception: its small
-batches are part of the large one, sampled at ξ̃, so that d(ξ_t) has the weights.
+`svrg_within` is the exception: its small batches are part of the large one, sampled at ξ̃, so that d(ξ_t) has the weights.
 """
 
 from typing import Any, NamedTuple
@@ -16,16 +18,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.contract import Blank, Here, Sample, Tracked
-from stormpg.errors import InputError
-from stormpg.pytrees import Tree, add, as_float, record, static
+from stormpg.errors import InputError, choose
+from stormpg.pytrees import Tree, add, as_float, norm, record, static
+from stormpg.rates import Rates, Seen, check_alpha
+from stormpg.trackers.transports import Carried, Memory, Transport, Weighted
 from stormpg.trajectories import Batch
-
-
-class Memory(NamedTuple):
-    """(ξ_ref, c)."""
-
-    params: Tree
-    gradient: Tree
 
 
 @record
@@ -49,23 +46,58 @@ class Corrected:
 
     alpha: Array
     remembers: str = static()
+    transport: Transport | None = None  # Δ; None: importance weights on the same batch
+    rates: Rates | None = None  # a rule for α_t and a factor of η_t; None: `alpha`
+    scale: Array | None = None  # γ; None: 1
+    radius: Array | None = None  # of d(ξ_t) + γ (1 − α)/α Δ, which is shortened to this norm; None: it is not
 
     def init(self, params: Tree, blank: Blank) -> Memory:
         """A memory that the first large batch overwrites."""
-        return Memory(params, jax.tree.map(jnp.zeros_like, params))
+        zero = jax.tree.map(jnp.zeros_like, params)
+        rates = () if self.rates is None else self.rates.init(params)
+        return Memory(params, zero, rates, self.carrier.restarted(zero))
+
+    @property
+    def carrier(self) -> Transport:
+        return Weighted() if self.transport is None else self.transport
+
+    def alpha_at(self, here: Here, memory: Memory) -> Array:
+        """α_t."""
+        return self.alpha if self.rates is None else self.rates.alpha(here, memory.rates)
 
     def wants(self, here: Here, memory: Memory) -> tuple[Sample, ...]:
-        return (Sample(here.n),)
+        return (Sample(here.n),) if here.large else self.carrier.wants(here, memory, self.alpha_at(here, memory))
 
     def track(self, here: Here, batches: tuple[Batch, ...], memory: Memory) -> Tracked:
-        (batch,) = batches
-        now = here.estimate(here.params, batch)
+        alpha = jnp.ones_like(self.alpha) if here.large else self.alpha_at(here, memory)
         if here.large:
-            return Tracked(now.gradient, Memory(here.params, now.gradient), batch)
-        then = here.estimate(memory.params, batch, now.baseline)
-        g = corrected(now.gradient, then.gradient, memory.gradient, self.alpha)
-        kept = Memory(here.params, g) if self.remembers == "previous" else memory
-        return Tracked(g, kept, batch, then.weight)
+            (batch,) = batches
+            g = here.estimate(here.params, batch).gradient
+            made = Carried(g, jax.tree.map(jnp.zeros_like, g), batch, memory=self.carrier.restarted(g))
+        else:
+            made = self.carrier.carry(here, batches, memory)
+            g = self.combine(made, memory.gradient, alpha)
+        rate, rates = None, memory.rates
+        if self.rates is not None:
+            rate, rates = self.rates.after(here, memory.rates, Seen(made.fresh, made.change, g))
+        kept = Memory(here.params, g) if here.large or self.remembers == "previous" else memory
+        kept = kept._replace(rates=rates, transport=made.memory)
+        info = {} if self.rates is None else {"alpha": alpha}
+        return Tracked(g, kept, made.batch, made.weight, rate=rate, info=info)
+
+    def combine(self, made: Carried, c: Tree, alpha: Array) -> Tree:
+        """α d + (1 − α) [ c + γ Δ ]."""
+        scale = 1.0 if self.scale is None else self.scale
+        if self.radius is None:
+            return blended(made.fresh, add(c, made.change, scale), alpha)
+        ahead = add(made.fresh, made.change, scale * (1 - alpha) / alpha)
+        short = jnp.minimum(1.0, self.radius / jnp.maximum(norm(ahead), 1e-30))
+        return blended(jax.tree.map(lambda x: short * x, ahead), c, alpha)
+
+
+def blended(fresh: Tree, kept: Tree, alpha: Any) -> Tree:
+    """α fresh + (1 − α) kept."""
+    return jax.tree.map(lambda x, y: alpha * x + (1 - alpha) * y, fresh, kept)
 
 
 def corrected(here: Tree, there: Tree, c: Tree, alpha: Any = 0.0) -> Tree:
@@ -133,6 +165,25 @@ def sarah() -> Corrected:
 
 def storm(alpha: float) -> Corrected:
     """g_t = d(ξ_t) + (1 − α)[g_{t−1} − d^{ξ_t}(ξ_{t−1})], equation (9): α = 1 is plain, α = 0 is SARAH."""
-    if not isinstance(alpha, jax.core.Tracer) and not 0 <= alpha <= 1:
-        raise InputError(f"alpha is {alpha}; expected a momentum factor in [0, 1].")
-    return Corrected(as_float(alpha), "previous")
+    return follow(alpha)
+
+
+def follow(
+    alpha: float = 0.0,
+    transport: Transport | None = None,
+    *,
+    rates: Rates | None = None,
+    scale: float | None = None,
+    radius: float | None = None,
+    remembers: str = "previous",
+) -> Corrected:
+    """g_t = α d(ξ_t) + (1 − α) [ c + γ Δ ]: every tracker that carries one gradient.
+
+    `transport`: Δ, see `transports`; None: importance weights on the same batch. `rates`: a rule for α_t and a factor of η_t
+    instead of a constant `alpha`, see `stormpg.rates`. `scale` (γ). `radius`: the norm to which d(ξ_t) + γ (1 − α)/α Δ is
+    shortened. `remembers`: (ξ_ref, c) is the "previous" step or the "snapshot" of the last large batch.
+    """
+    check_alpha(alpha=alpha)
+    choose("remembers", remembers, ("previous", "snapshot"))
+    optional = [None if x is None else as_float(x) for x in (scale, radius)]
+    return Corrected(as_float(alpha), remembers, transport, rates, *optional)
