@@ -13,12 +13,15 @@ from tests.test_imports import folder, graph
 
 PICTURE = Path(__file__).with_name("architecture.svg")
 GROUPS = {  # modules at the top level that share a box, with what the box says
-    "algorithm": ("algorithms", "trackers", "schedules", "steps", "contract", "estimators", "baselines", "scores", "windows"),
+    "algorithm": (
+        *("algorithms", "trackers", "schedules", "steps", "rates", "contract"),
+        *("estimators", "guards", "baselines", "scores", "windows"),
+    ),
     "verbs": ("train", "evaluate", "agent", "own_loop", "testing"),
     "base": ("errors", "pytrees", "trajectories", "version", "paper"),
 }
 WORDS = {
-    "algorithm": "algorithms · trackers · schedules · steps|contract · estimators · baselines · scores · windows",
+    "algorithm": "algorithms · trackers · schedules · steps · rates|contract · estimators · guards · baselines · scores · windows",
     "verbs": "train · evaluate · agent · own_loop · testing|what users call",
     "base": "errors · pytrees · trajectories · paper|used everywhere",
     "engine": "engine|one iteration, two loops",
