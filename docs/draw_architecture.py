@@ -21,7 +21,8 @@ GROUPS = {  # modules at the top level that share a box, with what the box says
     "base": ("errors", "pytrees", "trajectories", "version", "paper"),
 }
 WORDS = {
-    "algorithm": "algorithms · trackers · schedules · steps · rates|contract · estimators · guards · baselines · scores · windows",
+    "algorithm": "algorithms · trackers · schedules · steps · rates"
+    "|contract · estimators · guards · baselines · scores · windows",
     "verbs": "train · evaluate · agent · own_loop · testing|what users call",
     "base": "errors · pytrees · trajectories · paper|used everywhere",
     "engine": "engine|one iteration, two loops",
