@@ -1,8 +1,10 @@
 """The conformance table: every environment, policy, estimator and algorithm runs through `stormpg.testing`."""
 
 import dataclasses
+import inspect
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import stormpg
@@ -45,6 +47,28 @@ def test_algorithm(name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["def-storm-pg", "ha-mbpg", "hspga", "n-pg-igt", "page-pg", "sharp"])
+def test_a_successor_outside_jax(name):
+    """Mixtures, points between and ahead, two batches, and batches of random size."""
+    pytest.importorskip("gymnasium")
+    testing.check_algorithm(stormpg.make_algorithm(name), stormpg.make("gym:CartPole-v1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["pendulum", "gym:CartPole-v1"])
+@pytest.mark.parametrize("name", ["def-storm-pg", "meta-storm", "mars-pg"])
+def test_a_successor_is_resumed_bit_for_bit(name, where, tmp_path):
+    pytest.importorskip("gymnasium")
+    job = {"trajectories": 40, "seeds": 2, "horizon": 6, "algorithm": stormpg.make_algorithm(name, eta=1e-3)}
+    whole = stormpg.train(where, **job, out=tmp_path / "whole")
+    calls = iter(range(2))
+    stormpg.train(where, **job, out=tmp_path / "part", progress=lambda now: next(calls, None) is not None)
+    resumed = stormpg.resume(tmp_path / "part")
+    for column in whole.columns:
+        np.testing.assert_array_equal(whole.columns[column], resumed.columns[column], column)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXTRA)
 def test_variant(name):
     testing.check_algorithm(EXTRA[name]())
@@ -79,3 +103,14 @@ def test_a_bad_policy_is_found():
 
     with pytest.raises(AssertionError, match="not the sampler's"):
         testing.check_policy(env, Shifted())
+
+
+ROWS = [
+    name for name in stormpg.ALGORITHMS if name not in ("reinforce", "pgt", "gpomdp", "svrpo", "svrpg", "srvr-pg", "storm-pg")
+]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_is_short(name):
+    """Signature, docstring and body of a constructor: at most 30 lines."""
+    assert len(inspect.getsource(inspect.unwrap(stormpg.ALGORITHMS[name])).splitlines()) <= 30

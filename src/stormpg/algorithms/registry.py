@@ -1,0 +1,89 @@
+"""The register of algorithms: what one is, and how a constructor gets its name."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeAlias, get_type_hints
+
+import optax
+
+from stormpg.contract import Step, Tracker
+from stormpg.errors import InputError, choose, nearest
+from stormpg.estimators import Estimator
+from stormpg.pytrees import Aside, record, static
+from stormpg.schedules import Schedule
+
+Optimizer: TypeAlias = str | Callable[..., Any] | optax.GradientTransformation
+P = ParamSpec("P")
+
+
+@record
+class Algorithm:
+    """One row of the table: estimator × tracker × schedule × step. Its floats are traced, everything else is static."""
+
+    estimator: Estimator
+    tracker: Tracker
+    schedule: Schedule
+    step: Step
+    name: str = static(default="custom")
+    policy: Aside = static(default_factory=lambda: Aside({}))  # recommended settings of `policy_for`, used if none is given
+    note: Aside = static(default_factory=lambda: Aside({}))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The arguments of its constructor, including defaults."""
+        settings: Mapping[str, Any] = self.note.content
+        return settings
+
+
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
+DEFAULT = "window-npg"  # what `train`, `Agent` and the command use if no algorithm is given
+
+
+def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algorithm]]:
+    """Register a constructor under a name, and check its arguments against its annotations."""
+
+    def register(function: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
+        signature, hints = inspect.signature(function), get_type_hints(function)
+
+        @functools.wraps(function)
+        def constructor(*args: P.args, **settings: P.kwargs) -> Algorithm:
+            for key in settings:
+                if key not in signature.parameters:
+                    raise InputError(f"{name} has no setting {key!r}: {nearest(key, signature.parameters)}{others_with(key)}.")
+            bound = signature.bind(*args, **settings)
+            bound.apply_defaults()
+            for key, value in bound.arguments.items():
+                check_type(key, value, hints[key])
+            return dataclasses.replace(function(*bound.args, **bound.kwargs), name=name, note=Aside(dict(bound.arguments)))
+
+        ALGORITHMS[name] = constructor
+        return constructor
+
+    return register
+
+
+def others_with(setting: str) -> str:
+    """A hint which algorithms have a setting, for error messages."""
+    known = [name for name, constructor in ALGORITHMS.items() if setting in inspect.signature(constructor).parameters]
+    return f". It is a setting of {', '.join(known)}: name the algorithm" if known else ""
+
+
+def check_type(name: str, value: Any, expected: Any) -> None:
+    """Raise InputError if a setting does not have its annotated type. A float setting takes any real number."""
+    number = not isinstance(value, bool | str) and (isinstance(value, int | float) or hasattr(value, "dtype"))
+    wanted = {
+        float: (number, "a number"),
+        int: (isinstance(value, int) and not isinstance(value, bool), "a whole number"),
+        bool: (isinstance(value, bool), "true or false"),
+        str: (isinstance(value, str), "a name"),
+    }
+    good, what = wanted.get(expected, (True, ""))
+    if not good:
+        raise InputError(f"{name} is {value!r}; expected {what}.")
+
+
+def make_algorithm(name: str, **settings: Any) -> Algorithm:
+    """Make the algorithm with this name and these settings."""
+    return ALGORITHMS[choose("algorithm", name, ALGORITHMS)](**settings)
