@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 import stormpg
 from stormpg import estimators, guards, rates, schedules, steps, trackers
@@ -12,7 +11,6 @@ from stormpg.algorithms import Algorithm
 from stormpg.contract import Moment
 from stormpg.errors import InputError
 from stormpg.theory.enumeration import expectation_over_batches, sampled_by, small_chain
-from stormpg.trajectories import Trajectories
 from tests.test_estimators import two_parameters
 
 POLICY, GAMMA = stormpg.softmax_table(3, 2), 0.9
@@ -92,35 +90,6 @@ def test_any_guard_works_with_any_tracker(tracker, guard):
     row = Algorithm(estimators.gpomdp(0.95, guard=guard), TRACKERS[tracker], schedules.once(3, 3), steps.optax_step(0.01))
     result = stormpg.train("pendulum", row, trajectories=24, seeds=2, horizon=12)
     assert not result.columns["diverged"].any()
-
-
-# ---- traps of other programs
-
-
-def test_trap_padded_steps_do_not_enter_the_weight_of_a_trajectory(float64):
-    """Actions after the end of an episode have probabilities, too. They must not count."""
-    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
-    random = np.random.default_rng(0)
-    here, there = (policy.init(jax.random.key(seed)) for seed in (0, 1))
-    observation, action = (jnp.asarray(random.normal(size=(3, 9, size))) for size in (2, 1))
-    mask = jnp.asarray(np.arange(9) < np.array([[4], [9], [6]]), float)
-    reward = jnp.asarray(random.normal(size=(3, 9))) * mask
-    log_prob = jax.vmap(jax.vmap(policy.log_prob, (None, 0, 0)), (None, 0, 0))(there, observation, action) * mask
-    whole = Trajectories(observation, action, reward, mask, log_prob)
-    for weighting in estimators.WEIGHTINGS:
-        of = lambda taken, w=weighting: estimators.gradient(estimators.gpomdp(0.9, weighting=w), policy, here, taken)
-        far = whole._replace(action=jnp.where(mask[:, :, None] > 0, action, 1e3))
-        np.testing.assert_allclose(ravel_pytree(of(whole))[0], ravel_pytree(of(far))[0], rtol=1e-12)
-
-
-def test_trap_products_of_many_probabilities_do_not_underflow():
-    """Two hundred steps of probability ½ under both policies: the weight is 1 in float32, not 0/(0 + ε)."""
-    policy = stormpg.softmax_table(1, 2)
-    params = policy.init(jax.random.key(0))
-    zeros = jnp.zeros((2, 200))
-    taken = Trajectories(zeros.astype(int), zeros.astype(int), zeros + 1.0, zeros + 1.0, zeros + jnp.log(0.5))
-    weight = estimators.estimate(estimators.gpomdp(0.99), policy, params, taken).weight
-    np.testing.assert_allclose(weight, 1, rtol=1e-4)
 
 
 # ---- rates
