@@ -294,6 +294,46 @@ def test_steps_are_short_if_returns_hardly_differ(float64):
     assert rates[2] < 0.7 * rates[0]
 
 
+# ---- reused batches (RT-PG)
+
+
+def test_reused_batches_against_loops(float64):
+    """Shares D_j^{−½}, power means with λ_j, and GPOMDP's sums, without a baseline."""
+    policy, K, n, gamma = stormpg.gaussian_mlp(2, 1, hidden=(4,)), 3, 3, 0.9
+    made = [sampled(policy, 7, seed) for seed in range(4)]
+    tracker = trackers.reused(K, 0.2)
+    memory = tracker.init(made[0][1], blank_of(made[0][0], n))
+    for trajectories, params in made:
+        here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimators.gpomdp(gamma, "none"), True, n)
+        found = tracker.track(here, (Batch(trajectories, params),), memory)
+        memory = found.memory
+    now, kept = made[-1][1], made[-K:]
+    parts, shares = [], []
+    for trajectories, params in kept:
+        ratio = np.asarray(log_probs(policy, now, trajectories) - log_probs(policy, params, trajectories))
+        w = np.exp(np.cumsum(ratio, axis=1))
+        D = max((w[:, -1] ** 2).mean(), 1.0)
+        lam = min(np.sqrt(4 * np.log(5) / (3 * K * n * D)), 1.0)
+        used = w / (1 - lam + lam * w)
+        term = used * np.asarray(trajectories.reward) * gamma ** np.arange(7)
+        c = np.cumsum(term[:, ::-1], axis=1)[:, ::-1] * np.asarray(trajectories.mask)
+        parts.append(ravel_pytree(score_sum(policy, now, trajectories, jnp.asarray(c) / n))[0])
+        shares.append(D**-0.5)
+    expected = sum(share * part for share, part in zip(shares, parts, strict=True)) / sum(shares)
+    np.testing.assert_allclose(ravel_pytree(found.gradient)[0], expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("baseline", ["none", "time"])
+def test_one_reused_batch_is_plain(float64, baseline):
+    policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
+    (taken, params), tracker = sampled(policy, 7, 0), trackers.reused(1)
+    estimator = estimators.gpomdp(0.9, baseline)
+    here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 3)
+    found = tracker.track(here, (Batch(taken, params),), tracker.init(params, blank_of(taken, 3))).gradient
+    expected = estimators.gradient(estimator, policy, params, taken)
+    np.testing.assert_allclose(ravel_pytree(found)[0], ravel_pytree(expected)[0], rtol=1e-9, atol=1e-12)
+
+
 # ---- gae
 
 

@@ -107,3 +107,9 @@ def weights(window: Window) -> Weights:
     start = jnp.zeros_like(window.ratios[:, 0])
     made: Weights = fold_blocks(block, start, (window.ratios, newest), window.trajectories.mask)[1]
     return made
+
+
+def own_weights(window: Window) -> Weights:
+    """The weights of all steps under the parameters of the last batch, relative to those that sampled each trajectory."""
+    total = jax.lax.dynamic_index_in_dim(window.ratios, window.newest, keepdims=False).T
+    return Weights(jnp.exp(jnp.diff(total, axis=1, prepend=0.0)), jnp.exp(total))

@@ -32,7 +32,7 @@ from stormpg.algorithms.recursive import (
     tsivr_pg,
 )
 from stormpg.algorithms.registry import ALGORITHMS, DEFAULT, Algorithm, algorithm, check_type, make_algorithm, others_with
-from stormpg.algorithms.windowed import EXPLORING, window_npg
+from stormpg.algorithms.windowed import EXPLORING, rt_pg, window_npg
 
 __all__ = [
     "ALGORITHMS",
@@ -63,6 +63,7 @@ __all__ = [
     "pgt",
     "prox_hspga",
     "reinforce",
+    "rt_pg",
     "sharp",
     "srvr_npg",
     "srvr_pg",

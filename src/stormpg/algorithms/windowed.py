@@ -1,9 +1,9 @@
-"""Algorithms that keep the last K batches: the default of the library."""
+"""Algorithms that keep the last K batches: the default of the library, and RT-PG."""
 
 import dataclasses
 
 from stormpg import schedules, steps, trackers
-from stormpg.algorithms.registry import Algorithm, algorithm
+from stormpg.algorithms.registry import Algorithm, Optimizer, algorithm
 from stormpg.estimators import gae
 from stormpg.estimators import gpomdp as gpomdp_estimator
 from stormpg.pytrees import Aside
@@ -44,3 +44,17 @@ def window_npg(
         steps.within(steps.natural(LONG, damping, STRIDE), kappa, delta, STRIDE, PER_STEP),
     )
     return dataclasses.replace(made, policy=Aside(EXPLORING))
+
+
+@algorithm("rt-pg")
+def rt_pg(
+    eta: float = 0.01,
+    K: int = 8,
+    B: int = 5,
+    gamma: float = 0.99,
+    baseline: str = "time",
+    optimizer: Optimizer = "adam",
+) -> Algorithm:
+    """RT-PG (Montenegro et al. 2026): the last K batches, each with power-mean weights, see `trackers.reused`."""
+    step = steps.optax_step(eta, optimizer)
+    return Algorithm(gpomdp_estimator(gamma, baseline), trackers.reused(K), schedules.always(B), step)

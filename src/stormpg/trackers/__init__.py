@@ -10,6 +10,7 @@
 | follow       | α d(ξ_t) + (1 − α) [ c + γ Δ ]     | (ξ_ref, c), and what its parts keep | all of the above   | corrected |
 | gain         | corrected, α measured on the batch | the same, and the error of g_{t−1}  |                    | gain      |
 | window       | d(ξ_t) over the last K batches     | the last K batches                  |                    | windowed  |
+| reused       | the same, batches weighted by D_j  | the last K batches                  |                    | windowed  |
 | blend        | the same for two estimators, mixed | the last K batches                  |                    | blended   |
 
 Called by `algorithms`; a tracker is used by the engine.
@@ -40,7 +41,7 @@ from stormpg.trackers.transports import (
     hessian,
     weighted,
 )
-from stormpg.trackers.windowed import Windowed, window
+from stormpg.trackers.windowed import Reused, Windowed, reused, window
 
 __all__ = [
     "Blended",
@@ -51,6 +52,7 @@ __all__ = [
     "Memory",
     "Nothing",
     "Plain",
+    "Reused",
     "Transport",
     "Windowed",
     "Within",
@@ -62,6 +64,7 @@ __all__ = [
     "gain",
     "hessian",
     "plain",
+    "reused",
     "sarah",
     "storm",
     "svrg",

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg import windows
+from stormpg import guards, windows
 from stormpg.contract import Blank, Here, Sample, Tracked
 from stormpg.errors import InputError
 from stormpg.estimators import window_coefficients
-from stormpg.pytrees import Tree, record, static
+from stormpg.pytrees import Tree, as_float, record, static
 from stormpg.scores import score_sum
 from stormpg.trajectories import Batch, Weights
 from stormpg.windows import Window
@@ -49,6 +49,33 @@ class Windowed:
         return tracked(g, window, weights, batch, weights.of(here.estimator.weighting))
 
 
+@record
+class Reused(Windowed):
+    """g_t = Σ_j a_j (1/B) Σ_i Σ_t c_t S_t: batch j has weights w/((1 − λ_j) + λ_j w), w relative to the policy that sampled it.
+
+    With D_j the mean square of the weights of its trajectories and N the number of all, λ_j = √(4 ln(1/δ) / (3 N D_j)), at most
+    1, and a_j in proportion to D_j^{−½} (RT-PG, Montenegro et al. 2026). Biased by the power mean. K = 1 is `plain`.
+    """
+
+    delta: Array
+
+    def track(self, here: Here, batches: tuple[Batch, ...], memory: Window) -> Tracked:
+        (batch,) = batches
+        window, _ = self.advance(here, batch, memory)
+        taken, n = window.trajectories, here.n
+        weights = windows.own_weights(window)
+        present = taken.mask[:, 0].reshape(self.K, n)
+        square = (weights.cumulative[:, -1].reshape(self.K, n) ** 2).mean(axis=1)
+        square = jnp.clip(square, 1.0, 1e12)  # its expectation is at least 1
+        lam = jnp.minimum(jnp.sqrt(4 * jnp.log(1 / self.delta) / (3 * window.filled * n * square)), 1.0)
+        # A trajectory with its own policy's parameters has weight 1, whatever λ.
+        used = Weights(*(guards.power(x, jnp.repeat(lam, n)[:, None]) for x in weights))
+        share = present[:, 0] / jnp.sqrt(square)
+        c = window_coefficients(here.estimator, taken, used, window.age) * taken.mask
+        c = c * jnp.repeat(share / share.sum() / n, n)[:, None]
+        return tracked(score_sum(here.policy, here.params, taken, c), window, used, batch, used.of(here.estimator.weighting))
+
+
 def tracked(
     g: Tree,
     window: Window,
@@ -79,3 +106,11 @@ def window(K: int) -> Windowed:
     """g_t from the last K batches, with weights under the mixture of the K policies that sampled them."""
     check_places(K)
     return Windowed(K)
+
+
+def reused(K: int, delta: float = 0.2) -> Reused:
+    """g_t from the last K batches, each with power-mean weights and a share that falls with their mean square."""
+    check_places(K)
+    if not isinstance(delta, jax.core.Tracer) and not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; expected a probability in (0, 1).")
+    return Reused(K, as_float(delta))
