@@ -44,7 +44,7 @@ def test_python_in_the_readme(monkeypatch, tmp_path):
     monkeypatch.setattr(stormpg.Agent, "learn", few)
     real = stormpg.train
     monkeypatch.setattr(stormpg, "train", lambda *a, **k: real(*a, **{**k, "trajectories": 20, "seeds": 8, "horizon": 5}))
-    pages = ("README.md", "docs/agent.md", "docs/theory.md", "docs/window-npg.md")
+    pages = ("README.md", "docs/agent.md", "docs/theory.md", "docs/window-npg.md", "docs/family.md")
     for block in [block for page in pages for block in blocks(page, "python")]:
         exec(compile(block, "README.md", "exec"), {})
 
