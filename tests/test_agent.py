@@ -135,7 +135,7 @@ def test_settings_go_to_the_algorithm_and_to_the_policy():
     ("arguments", "words"),
     [
         ({"algorithm": "storm-pg", "et": 0.1}, "Agent has no setting 'et': did you mean 'eta'"),
-        ({"alpha": 0.1}, "It is a setting of storm-pg: name the algorithm"),
+        ({"alpha": 0.1}, r"It is a setting of storm-pg, .* and \d others: name the algorithm"),
         ({"sigm": 0.1}, "did you mean 'sigma'"),
         ({"env": "cartpole", "sigma": 0.1}, "Agent has no setting 'sigma'"),
         ({"algorithm": ALGORITHM, "eta": 0.1}, "eta was given beside an algorithm that is made already"),

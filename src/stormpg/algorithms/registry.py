@@ -67,7 +67,10 @@ def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algor
 def others_with(setting: str) -> str:
     """A hint which algorithms have a setting, for error messages."""
     known = [name for name, constructor in ALGORITHMS.items() if setting in inspect.signature(constructor).parameters]
-    return f". It is a setting of {', '.join(known)}: name the algorithm" if known else ""
+    if not known:
+        return ""
+    more = f" and {len(known) - 3} others" if len(known) > 3 else ""
+    return f". It is a setting of {', '.join(known[:3])}{more}: name the algorithm"
 
 
 def check_type(name: str, value: Any, expected: Any) -> None:
