@@ -1,6 +1,6 @@
 """The algorithms that the paper compares (Table 1), with the defaults of its Table 2 (Cart-Pole), where it lists them."""
 
-from stormpg import schedules, steps, trackers
+from stormpg import guards, schedules, steps, trackers
 from stormpg.algorithms.registry import Algorithm, Optimizer, algorithm
 from stormpg.contract import Step
 from stormpg.estimators import Estimator, surrogate
@@ -97,15 +97,16 @@ def svrpg(
     optimizer: Optimizer = "adam",
     decay: float = 1.0,
     decay_every: int = 100,
+    self_normalised: bool = False,
 ) -> Algorithm:
     """SVRPG: a snapshot from S0 trajectories, then m steps from B trajectories, corrected by the snapshot, equation (7).
 
     The default is the form of Xu et al. 2019 (fixed m, one optimiser). `adaptive=True, two_optimizers=True` is the form of
     Papini et al. 2018: the inner loop may end early, and snapshots use a separate optimiser with rate η; the inner rate is
-    η · inner_rate.
+    η · inner_rate. `self_normalised`: the weights are divided by their mean over the batch, as in their experiments.
     """
     return Algorithm(
-        gpomdp_estimator(gamma, baseline),
+        gpomdp_estimator(gamma, baseline, guard=guards.self_normalised() if self_normalised else None),
         trackers.svrg(),
         schedules.every(m, S0, B, adaptive),
         steps.optax_step(eta, optimizer, decay, decay_every, two_optimizers, inner_rate),

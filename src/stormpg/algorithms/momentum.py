@@ -61,45 +61,46 @@ def is_mbpg_star(
 
 @algorithm("bgpo")
 def bgpo(
-    eta: float = 1.0,
-    lam: float = 0.01,
+    eta: float = 0.01,
+    k: float = 1.0,
     c: float = 0.5,
     w: float = 1.0,
     B: int = 5,
     gamma: float = 0.99,
     baseline: str = "time",
     mirror: str = "diagonal",
-    p: float = 2.0,
+    norm: float = 2.0,
 ) -> Algorithm:
-    """BGPO (Huang, Gao, Huang 2022): a mirror step of size λ along a mean of gradients, α_{t+1} = c η_t, η_t = η/(w + t)^½.
+    """BGPO (Huang, Gao, Huang 2022): a mirror step of size η along a mean of gradients; α_{t+1} = c s_t, s_t = k/(w + t)^½.
 
-    `mirror`: "euclidean", "diagonal" or "p-norm" (with `p`). The parameters move by the share η_t towards the mirror step.
+    `mirror`: "euclidean", "diagonal" or "p-norm" (p is `norm`). The parameters move by the share s_t towards the mirror step.
+    The paper writes λ for η, and η_t for s_t.
     """
-    tracker = trackers.follow(transport=trackers.Nothing(), rates=rates.accumulated(eta, w, c, 1 / 2, e=1, counts=True))
-    return Algorithm(gpomdp(gamma, baseline), tracker, schedules.once(B, B), steps.mirror(lam, mirror, p))
+    tracker = trackers.follow(transport=trackers.Nothing(), rates=rates.accumulated(k, w, c, 1 / 2, e=1, counts=True))
+    return Algorithm(gpomdp(gamma, baseline), tracker, schedules.once(B, B), steps.mirror(eta, mirror, norm))
 
 
 @algorithm("vr-bgpo")
 def vr_bgpo(
-    eta: float = 1.0,
-    lam: float = 0.01,
+    eta: float = 0.01,
+    k: float = 1.0,
     c: float = 0.5,
     w: float = 1.0,
     B: int = 5,
     gamma: float = 0.99,
     baseline: str = "time",
     mirror: str = "diagonal",
-    p: float = 2.0,
+    norm: float = 2.0,
     weight_low: float = 0.0,
     weight_high: float = math.inf,
 ) -> Algorithm:
-    """VR-BGPO (Huang, Gao, Huang 2022): BGPO with STORM's correction, α_{t+1} = c η_t², η_t = η/(w + t)^⅓.
+    """VR-BGPO (Huang, Gao, Huang 2022): BGPO with STORM's correction, α_{t+1} = c s_t², s_t = k/(w + t)^⅓.
 
     The authors' program has α of at least 0.3 and weights of single steps between weight_low=0.2 and weight_high=1.2.
     """
     estimator = weighted_by_trajectory(gamma, baseline, weight_low, weight_high)
-    tracker = trackers.follow(rates=rates.accumulated(eta, w, c, counts=True))
-    return Algorithm(estimator, tracker, schedules.once(B, B), steps.mirror(lam, mirror, p))
+    tracker = trackers.follow(rates=rates.accumulated(k, w, c, counts=True))
+    return Algorithm(estimator, tracker, schedules.once(B, B), steps.mirror(eta, mirror, norm))
 
 
 @algorithm("storm-plus")

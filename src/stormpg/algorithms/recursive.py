@@ -2,7 +2,7 @@
 
 from stormpg import schedules, steps, trackers
 from stormpg.algorithms.registry import Algorithm, Optimizer, algorithm
-from stormpg.estimators import gpomdp
+from stormpg.estimators import gpomdp, reinforce
 
 
 @algorithm("page-pg")
@@ -163,3 +163,14 @@ def storm_npg(
 ) -> Algorithm:
     """STORM-NPG (MNPG, Feng et al. 2022): STORM-PG's gradient with steps η (F + damping)⁻¹ g_t."""
     return Algorithm(gpomdp(gamma, baseline), trackers.storm(alpha), schedules.once(S0, B), steps.natural(eta, damping))
+
+
+@algorithm("pois")
+def pois(eta: float = 0.1, failure: float = 0.99, S0: int = 25, iterations: int = 10, gamma: float = 0.99) -> Algorithm:
+    """POIS (Metelli et al. 2018): on each batch several ascents of a lower bound on the return, see `steps.offline`.
+
+    `failure` is δ, the probability with which the bound may fail. Each ascent is along the gradient and kept if the bound
+    increases; the authors' program has a line search by parabolas. `eta`: the length of the first attempt.
+    """
+    step = steps.offline(eta, failure, gamma, iterations)
+    return Algorithm(reinforce(gamma, "none"), trackers.plain(), schedules.always(S0), step)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.algorithms import ALGORITHMS, make_algorithm
+from stormpg.algorithms.ranges import Range
 from stormpg.cli.base import Config, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
 from stormpg.errors import InputError, choose
 from stormpg.paper import settings_for
@@ -29,7 +30,7 @@ from stormpg.studies.workspace import Workspace
 from stormpg.tune.objective import objective as objective_of
 from stormpg.tune.packed_trials import check, parted
 from stormpg.tune.plan import Problem, Search, from_about
-from stormpg.tune.space import Choices, Range, read_space, space_for
+from stormpg.tune.space import Choices, read_space, space_for
 
 DATABASE = "study.db"
 

@@ -11,12 +11,14 @@
 | clipped          | any step, along g_t with clipped components                              | maps         |
 | mirror           | a mirror step: Euclidean, diagonal, or with a p-norm                     | maps         |
 | averaged         | any step, then a proximal map, averaged with ξ_t                         | maps         |
+| offline          | several ascents of a lower bound on the return, on one batch (POIS)      | offline      |
 
 Called by `algorithms`; a step is applied by the engine.
 """
 
 from stormpg.steps.maps import Averaged, Clipped, Mirror, Normalised, Radius, averaged, clipped, mirror, normalised, radius
 from stormpg.steps.natural import NaturalDirection, NaturalGradient, Surrogate, natural, natural_gradient, surrogate_on
+from stormpg.steps.offline import Offline, offline
 from stormpg.steps.optimisers import Fixed, Optax, optax_step
 from stormpg.steps.trust_region import Within, within
 
@@ -28,6 +30,7 @@ __all__ = [
     "NaturalDirection",
     "NaturalGradient",
     "Normalised",
+    "Offline",
     "Optax",
     "Radius",
     "Surrogate",
@@ -38,6 +41,7 @@ __all__ = [
     "natural",
     "natural_gradient",
     "normalised",
+    "offline",
     "optax_step",
     "radius",
     "surrogate_on",

@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stormpg.algorithms.ranges import Range, float_ranges
 from stormpg.errors import InputError
 from stormpg.runs.table import Columns, mean_return
 from stormpg.studies.work_units import Unit, split_settings
 
 TUNING_SEED = 1000  # the first seed for tuning
 FRESH_SEED = 2000  # the first seed for the reported runs
+PLAIN = ("reinforce", "pgt", "gpomdp")
+PAPER = (*PLAIN, "svrpo", "svrpg", "srvr-pg", "storm-pg")
 
 
 class Space(NamedTuple):
@@ -32,7 +35,8 @@ class Space(NamedTuple):
 def space_for(algorithm: str, points: int) -> Space:
     """The search space, with 3 · `points` configurations: three shapes and `points` rates; for STORM-PG two shapes, rates, α.
 
-    `points` must be a multiple of 4, so that all algorithms have the same number of configurations.
+    Other algorithms have one shape, with configurations that fill the ranges of all their float settings. `points` must be a
+    multiple of 4, so that all algorithms have the same number of configurations.
     """
     rates = [round(float(rate), 6) for rate in np.geomspace(0.001, 0.1, points)]
     plain = ({"S0": 5}, {"S0": 10}, {"S0": 25})
@@ -45,7 +49,26 @@ def space_for(algorithm: str, points: int) -> Space:
         )
     if algorithm == "svrpo":
         return Space(double, [{"delta": delta} for delta in rates])
-    return Space(plain if algorithm in ("reinforce", "pgt", "gpomdp") else double, [{"eta": eta} for eta in rates])
+    if algorithm in PAPER:
+        return Space(plain if algorithm in PLAIN else double, [{"eta": eta} for eta in rates])
+    return Space(({},), spread_out(algorithm, 3 * points))
+
+
+def spread_out(algorithm: str, count: int) -> list[dict[str, float]]:
+    """The default of an algorithm (an empty setting) and `count` − 1 points that fill the ranges of its float settings evenly.
+
+    The points are those of a scrambled Halton sequence. They are the same on every machine.
+    """
+    from scipy.stats import qmc
+
+    ranges = float_ranges(algorithm)
+    points = qmc.Halton(len(ranges), rng=np.random.default_rng(0)).random(count - 1)
+
+    def at(share: float, values: Range) -> float:
+        low, high, log = values
+        return float(f"{low * (high / low) ** share if log else low + share * (high - low):.4g}")
+
+    return [{}, *({name: at(x, values) for x, (name, values) in zip(p, ranges.items(), strict=True)} for p in points)]
 
 
 def tuning_units(
@@ -55,7 +78,7 @@ def tuning_units(
     space = space_for(algorithm, points)
     return [
         Unit(
-            f"tuning/{env}/{algorithm}/{'-'.join(f'{k}{v}' for k, v in shape.items())}",
+            f"tuning/{env}/{algorithm}/{'-'.join(f'{k}{v}' for k, v in shape.items()) or 'default'}",
             env,
             algorithm,
             tuple({**common, **shape, **floats} for floats in space.floats),

@@ -7,17 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stormpg.algorithms import ALGORITHMS, check_type
+from stormpg.algorithms.ranges import Range, float_ranges
 from stormpg.errors import InputError, nearest, shown
 from stormpg.files.reading import read_toml
 from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
-
-
-class Range(NamedTuple):
-    """The numbers, or the whole numbers, from `low` to `high`; `log`: sampled on a logarithmic scale."""
-
-    low: float
-    high: float
-    log: bool = False
 
 
 class Choices(NamedTuple):
@@ -28,18 +21,8 @@ class Choices(NamedTuple):
 
 Space = Mapping[str, Range | Choices]
 
-# By the setting's name, so that a new algorithm has a space at once. Few batch sizes: each needs its own compiled program.
-USUAL: Space = {
-    "eta": Range(0.0003, 0.1, log=True),
-    "delta": Range(0.001, 0.1, log=True),
-    "alpha": Range(0.05, 1.0, log=True),
-    "decay": Range(0.5, 1.0),
-    "S0": Choices((10, 25)),
-    "B": Choices((5, 10)),
-    "m": Choices((3, 10)),
-    "kappa": Range(0.3, 10.0, log=True),
-    "critic_share": Range(0.1, 0.9),
-}
+# Few batch sizes, because each needs its own compiled program.
+SIZES: Space = {"S0": Choices((10, 25)), "B": Choices((5, 10)), "m": Choices((3, 10))}
 PLAIN: Space = {"S0": Choices((5, 10, 25))}  # for algorithms whose batches all have S0 trajectories
 GAUSSIAN: Space = {"sigma": Range(0.1, 1.0, log=True)}
 
@@ -47,8 +30,9 @@ GAUSSIAN: Space = {"sigma": Range(0.1, 1.0, log=True)}
 def space_for(algorithm: str, gaussian: bool) -> dict[str, Range | Choices]:
     """The default space of an algorithm; `gaussian`: its policy has a σ that is not learned."""
     settings = inspect.signature(ALGORITHMS[algorithm]).parameters
-    own = USUAL if "B" in settings else {**USUAL, **PLAIN}
-    return {name: values for name, values in own.items() if name in settings} | (dict(GAUSSIAN) if gaussian else {})
+    sizes = SIZES if "B" in settings else PLAIN
+    own = {name: values for name, values in sizes.items() if name in settings}
+    return {**float_ranges(algorithm), **own, **(GAUSSIAN if gaussian else {})}
 
 
 def read_space(file: Path, algorithm: str) -> dict[str, Range | Choices]:

@@ -1,0 +1,71 @@
+"""POIS's step: its bound, the gradient of the bound, and that it never decreases."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import stormpg
+from stormpg import estimators, steps
+from stormpg.contract import Here, Tracked
+from stormpg.errors import InputError
+from stormpg.steps.offline import bound
+from stormpg.trajectories import Batch, discounted
+
+GAMMA = 0.95
+
+
+@pytest.fixture
+def sampled(float64):
+    """A batch of a small network, and what a step gets."""
+    env = stormpg.make("lqr")
+    policy = stormpg.policy_for(env, hidden=(3,))
+    params = jax.tree.map(lambda x: x.astype(float), policy.init(jax.random.key(1)))
+    batch = Batch(stormpg.rollout(env, policy, params, jax.random.key(2), 6, 8), params)
+    here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimators.reinforce(GAMMA, "none"), True, 6)
+    return here, batch
+
+
+def test_the_bound_is_its_formula(float64):
+    w, R, delta = np.array([0.5, 1.0, 3.0]), np.array([-2.0, 1.0, 0.5]), 0.2
+    expected = np.mean(w * R) - np.sqrt((1 - delta) / delta * np.mean(w**2) / 3) * 2.0
+    np.testing.assert_allclose(bound(jnp.log(w), jnp.asarray(R), jnp.asarray(delta)), expected)
+
+
+@pytest.mark.parametrize("failure", [0.1, 0.99])
+def test_its_gradient_is_that_of_finite_differences(sampled, failure):
+    here, batch = sampled
+    value, ascent = steps.offline(0.1, failure, GAMMA).on(here, batch)
+    flat, unravel = ravel_pytree(here.params)
+    at = flat + 0.05  # off-policy, where the weights are not 1
+    found = ravel_pytree(ascent(unravel(at)))[0]
+    for i in range(len(flat)):
+        e = 1e-6 * jnp.eye(len(flat))[i]
+        np.testing.assert_allclose(found[i], (value(unravel(at + e)) - value(unravel(at - e))) / 2e-6, rtol=1e-5, atol=1e-7)
+
+
+def test_without_a_penalty_it_begins_along_reinforce(sampled):
+    here, batch = sampled
+    _, ascent = steps.offline(0.1, 1 - 1e-15, GAMMA).on(here, batch)
+    expected = here.estimate(here.params, batch).gradient
+    for x, y in zip(jax.tree.leaves(ascent(here.params)), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5 * float(jnp.abs(y).max()))
+
+
+@pytest.mark.parametrize("eta", [0.01, 100.0])
+def test_the_bound_never_decreases(sampled, eta):
+    here, batch = sampled
+    step = steps.offline(eta, 0.5, GAMMA)
+    value, _ = step.on(here, batch)
+    moved, _ = step.apply(here, Tracked(here.params, (), batch), ())
+    assert value(moved) > value(here.params)
+    returns = discounted(batch.trajectories, GAMMA).sum(axis=1)
+    start = returns.mean() - jnp.sqrt(1 / 6) * jnp.abs(returns).max()  # δ = ½, all weights 1
+    np.testing.assert_allclose(value(here.params), start)
+
+
+def test_settings_of_pois():
+    for wrong in ({"failure": 1.0}, {"eta": 0.0}, {"iterations": 0}):
+        with pytest.raises(InputError):
+            stormpg.pois(**wrong)
