@@ -30,13 +30,25 @@ def sampled(float64):
 def test_the_bound_is_its_formula(float64):
     w, R, delta = np.array([0.5, 1.0, 3.0]), np.array([-2.0, 1.0, 0.5]), 0.2
     expected = np.mean(w * R) - np.sqrt((1 - delta) / delta * np.mean(w**2) / 3) * 2.0
-    np.testing.assert_allclose(bound(jnp.log(w), jnp.asarray(R), jnp.asarray(delta)), expected)
+    np.testing.assert_allclose(bound(jnp.log(w), jnp.asarray(R), jnp.asarray(delta), False), expected)
+    v = w / w.mean()
+    expected = np.mean(v * R) - np.sqrt((1 - delta) / delta * np.mean(v**2) / 3) * 2.0
+    np.testing.assert_allclose(bound(jnp.log(w), jnp.asarray(R), jnp.asarray(delta), True), expected)
 
 
+def test_negative_returns_do_not_drive_it_away(float64):
+    """Without self-normalised weights the bound of negative returns increases as all weights vanish."""
+    returns, delta = jnp.array([-1.0, -2.0, -3.0]), jnp.asarray(0.9)
+    near, far = jnp.zeros(3), jnp.full(3, -5.0)
+    assert bound(far, returns, delta, False) > bound(near, returns, delta, False)
+    np.testing.assert_allclose(bound(far, returns, delta, True), bound(near, returns, delta, True))
+
+
+@pytest.mark.parametrize("self_normalised", [False, True])
 @pytest.mark.parametrize("failure", [0.1, 0.99])
-def test_its_gradient_is_that_of_finite_differences(sampled, failure):
+def test_its_gradient_is_that_of_finite_differences(sampled, failure, self_normalised):
     here, batch = sampled
-    value, ascent = steps.offline(0.1, failure, GAMMA).on(here, batch)
+    value, ascent = steps.offline(0.1, failure, GAMMA, self_normalised=self_normalised).on(here, batch)
     flat, unravel = ravel_pytree(here.params)
     at = flat + 0.05  # off-policy, where the weights are not 1
     found = ravel_pytree(ascent(unravel(at)))[0]
@@ -47,7 +59,7 @@ def test_its_gradient_is_that_of_finite_differences(sampled, failure):
 
 def test_without_a_penalty_it_begins_along_reinforce(sampled):
     here, batch = sampled
-    _, ascent = steps.offline(0.1, 1 - 1e-15, GAMMA).on(here, batch)
+    _, ascent = steps.offline(0.1, 1 - 1e-15, GAMMA, self_normalised=False).on(here, batch)
     expected = here.estimate(here.params, batch).gradient
     for x, y in zip(jax.tree.leaves(ascent(here.params)), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5 * float(jnp.abs(y).max()))

@@ -10,8 +10,8 @@ from stormpg.estimators import gpomdp
 
 @algorithm("ha-mbpg")
 def ha_mbpg(
-    eta: float = 0.1,
-    c: float = 1.0,
+    eta: float = 0.01,
+    c: float = 1e4,
     w: float = 1.0,
     B: int = 5,
     gamma: float = 0.99,
@@ -45,7 +45,7 @@ def sharp(eta: float = 0.3, alpha: float = 1.0, B: int = 5, gamma: float = 0.99,
 
 
 @algorithm("harpg")
-def harpg(eta: float = 0.01, B: int = 5, gamma: float = 0.99, baseline: str = "time") -> Algorithm:
+def harpg(eta: float = 0.001, B: int = 5, gamma: float = 0.99, baseline: str = "time") -> Algorithm:
     """HARPG (Fatkhullin et al. 2023): Hessian-vector products, α_t = 2/(t + 2) and η_t = η (2/(t + 2))^½."""
     tracker = trackers.follow(transport=trackers.hessian(), rates=rates.powers(1.0, 1.0, 1 / 2))
     return Algorithm(gpomdp(gamma, baseline), tracker, schedules.once(B, B), steps.optax_step(eta, "sgd"))

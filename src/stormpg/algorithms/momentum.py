@@ -22,8 +22,8 @@ def _is_mbpg(estimator: Estimator, B: int, rule: Rates, largest: float) -> Algor
 
 @algorithm("is-mbpg")
 def is_mbpg(
-    eta: float = 0.1,
-    c: float = 1.0,
+    eta: float = 0.01,
+    c: float = 1e4,
     w: float = 1.0,
     B: int = 5,
     gamma: float = 0.99,
@@ -43,8 +43,8 @@ def is_mbpg(
 
 @algorithm("is-mbpg-star")
 def is_mbpg_star(
-    eta: float = 0.1,
-    c: float = 1.0,
+    eta: float = 0.01,
+    c: float = 1e4,
     w: float = 1.0,
     B: int = 5,
     gamma: float = 0.99,

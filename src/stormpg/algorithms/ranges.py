@@ -15,7 +15,7 @@ class Range(NamedTuple):
 
 
 # The size of a step depends on its kind (of Adam, of a given length, plain), so its range is relative to the default.
-STEP_SIZES, SMALLEST, LARGEST = ("eta", "delta"), 0.03, 10.0
+RELATIVE, SMALLEST, LARGEST = ("eta", "delta", "c"), 0.03, 10.0
 
 # By the setting's name, so that a new algorithm has ranges at once.
 RANGES = {
@@ -23,7 +23,6 @@ RANGES = {
     "decay": Range(0.5, 1.0),
     "kappa": Range(0.3, 10.0, log=True),
     "critic_share": Range(0.1, 0.9),
-    "c": Range(0.3, 300.0, log=True),
     "w": Range(1.0, 100.0, log=True),
     "p": Range(0.1, 0.9),
     "b": Range(0.1, 0.7),
@@ -36,7 +35,7 @@ def float_ranges(algorithm: str) -> dict[str, Range]:
     settings = inspect.signature(ALGORITHMS[algorithm]).parameters
     around = {
         name: Range(SMALLEST * settings[name].default, LARGEST * settings[name].default, log=True)
-        for name in STEP_SIZES
+        for name in RELATIVE
         if name in settings
     }
     return around | {name: values for name, values in RANGES.items() if name in settings}

@@ -3,6 +3,7 @@
 from stormpg import schedules, steps, trackers
 from stormpg.algorithms.registry import Algorithm, Optimizer, algorithm
 from stormpg.estimators import gpomdp, reinforce
+from stormpg.schedules import Schedule
 
 
 @algorithm("page-pg")
@@ -22,6 +23,11 @@ def page_pg(
     return Algorithm(gpomdp(gamma, baseline), trackers.sarah(), schedules.coin(p, S0, B), steps.optax_step(eta, optimizer))
 
 
+def restarted(after: int, S0: int, B: int) -> Schedule:
+    """S0 trajectories, then B: for `after` iterations before the next S0, or for ever if it is 0."""
+    return schedules.every(after, S0, B) if after else schedules.once(S0, B)
+
+
 @algorithm("hspga")
 def hspga(
     eta: float = 0.01,
@@ -31,10 +37,14 @@ def hspga(
     gamma: float = 0.99,
     baseline: str = "time",
     optimizer: Optimizer = "adam",
+    restart: int = 0,
 ) -> Algorithm:
-    """HSPGA (Pham et al. 2020): STORM-PG with d(ξ_t) and the correction from different batches of B."""
+    """HSPGA (Pham et al. 2020): STORM-PG with d(ξ_t) and the correction from different batches of B.
+
+    `restart`: begin again with S0 trajectories after this number of small iterations, 3 in the authors' program; 0: never.
+    """
     tracker = trackers.follow(alpha, trackers.weighted(second=True))
-    return Algorithm(gpomdp(gamma, baseline), tracker, schedules.once(S0, B), steps.optax_step(eta, optimizer))
+    return Algorithm(gpomdp(gamma, baseline), tracker, restarted(restart, S0, B), steps.optax_step(eta, optimizer))
 
 
 @algorithm("prox-hspga")
@@ -48,6 +58,7 @@ def prox_hspga(
     gamma: float = 0.99,
     baseline: str = "time",
     optimizer: Optimizer = "adam",
+    restart: int = 0,
 ) -> Algorithm:
     """ProxHSPGA (Pham et al. 2020): HSPGA with an L2 penalty by its proximal map, and averaging: `share` of the new parameters.
 
@@ -55,7 +66,7 @@ def prox_hspga(
     """
     tracker = trackers.follow(alpha, trackers.weighted(second=True))
     step = steps.averaged(steps.optax_step(eta, optimizer), share, penalty)
-    return Algorithm(gpomdp(gamma, baseline), tracker, schedules.once(S0, B), step)
+    return Algorithm(gpomdp(gamma, baseline), tracker, restarted(restart, S0, B), step)
 
 
 @algorithm("tsivr-pg")
@@ -139,7 +150,7 @@ def def_page_pg(
 
 @algorithm("srvr-npg")
 def srvr_npg(
-    eta: float = 0.1,
+    eta: float = 0.003,
     damping: float = 0.1,
     S0: int = 25,
     B: int = 5,
@@ -153,7 +164,7 @@ def srvr_npg(
 
 @algorithm("storm-npg")
 def storm_npg(
-    eta: float = 0.1,
+    eta: float = 0.003,
     alpha: float = 0.9,
     damping: float = 0.1,
     S0: int = 10,
@@ -166,11 +177,19 @@ def storm_npg(
 
 
 @algorithm("pois")
-def pois(eta: float = 0.1, failure: float = 0.99, S0: int = 25, iterations: int = 10, gamma: float = 0.99) -> Algorithm:
+def pois(
+    eta: float = 0.1,
+    failure: float = 0.99,
+    S0: int = 25,
+    iterations: int = 10,
+    gamma: float = 0.99,
+    self_normalised: bool = True,
+) -> Algorithm:
     """POIS (Metelli et al. 2018): on each batch several ascents of a lower bound on the return, see `steps.offline`.
 
     `failure` is δ, the probability with which the bound may fail. Each ascent is along the gradient and kept if the bound
-    increases; the authors' program has a line search by parabolas. `eta`: the length of the first attempt.
+    increases; the authors' program has a line search by parabolas. `eta`: the length of the first attempt. The paper's bound is
+    that without `self_normalised`, which is a choice of the authors' program; it needs returns that are positive.
     """
-    step = steps.offline(eta, failure, gamma, iterations)
+    step = steps.offline(eta, failure, gamma, iterations, self_normalised)
     return Algorithm(reinforce(gamma, "none"), trackers.plain(), schedules.always(S0), step)

@@ -11,6 +11,7 @@ from stormpg.cli.studies import show
 from stormpg.engine.budget import LIMIT
 from stormpg.envs.from_files import check_name
 from stormpg.errors import InputError, choose, legible
+from stormpg.family import suite as family
 from stormpg.files.reading import as_record
 from stormpg.reproduce import reproduction
 from stormpg.studies import comparison
@@ -38,7 +39,7 @@ def report_command(
 def rebuild(root: Path, as_json: bool) -> None:
     """Rebuild the report of a study from its stored runs."""
     about, file = read_about(root), root / ABOUT
-    kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", "theory", "tune"))
+    kind = choose("kind of study", about.pop("kind", None), ("reproduce", "compare", family.NAME, "theory", "tune"))
     workspace, tuned = Workspace(root, train=False), (root / "tuning").is_dir()
     with legible(f"the content of {root}"):
         if kind == "reproduce":
@@ -48,6 +49,9 @@ def rebuild(root: Path, as_json: bool) -> None:
             wanted = as_record(comparison.Comparison, about, str(file), {"trajectories": LIMIT})
             check_name(wanted.env, file)
             show(comparison.compare(workspace, wanted, tuned, [this_command()]), root, as_json)
+        elif kind == family.NAME:
+            suite = as_record(family.Suite, about, str(file), {"trajectories": LIMIT})
+            show(family.compare(workspace, suite, [this_command()]), root, as_json)
         elif kind == "theory":
             theory.report(workspace, about, as_json)
         else:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.cli.base import Json, ResultsFolder, Workers, app, finish, this_command
+from stormpg.errors import InputError, choose
+from stormpg.family import suite as family
 from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
 from stormpg.report.terminal import out, table, unit_bar
 from stormpg.reproduce import reproduction
@@ -44,12 +46,20 @@ def reproduce_command(
 
 @app.command("compare")
 def compare_command(
-    env: Annotated[str, typer.Argument(help="The environment, see `stormpg list`.")],
-    algorithms: Annotated[str, typer.Option(help="Comma-separated names.")] = "gpomdp,svrpg,srvr-pg,storm-pg",
-    trajectories: Annotated[int, typer.Option(min=1, help="Budget of each run.")] = 1000,
-    seeds: Seeds = 30,
+    env: Annotated[
+        str | None,
+        typer.Argument(help="The environment, see `stormpg list`; with --suite, some of its tasks."),
+    ] = None,
+    algorithms: Annotated[
+        str | None, typer.Option(help="Comma-separated names; all with --suite. [gpomdp,svrpg,srvr-pg,storm-pg]")
+    ] = None,
+    trajectories: Annotated[
+        int | None, typer.Option(min=1, help="Budget of each run, with --suite a limit for all budgets. [1000]")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=2, help="Number of seeds. [30; with --suite 16 in JAX, 5 outside]")] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Maximum steps of an episode.")] = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune all algorithms with equal budgets.")] = False,
+    suite: Annotated[str | None, typer.Option(help="`family`: STORM-PG and all successors on twelve tasks.")] = None,
     baseline: Baseline = None,
     decay: Decay = None,
     decay_every: DecayEvery = None,
@@ -57,14 +67,38 @@ def compare_command(
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Compare several algorithms on one environment, with the same page and statistics as `reproduce`."""
+    """Compare several algorithms on one environment, with the same page and statistics as `reproduce`; or the whole family."""
     share_device()
-    names = check_algorithms([name.strip() for name in algorithms.split(",") if name.strip()])
-    sizes = (trajectories, seeds, horizon)
-    wanted = comparison.Comparison(env, tuple(names), *sizes, baseline=baseline, decay=decay, decay_every=decay_every)
+    if suite is not None:
+        choose("suite", suite, (family.NAME,))
+        given = {"--horizon": horizon, "--tune": tune, "--baseline": baseline, "--decay": decay, "--decay-every": decay_every}
+        unused = [name for name, value in given.items() if value not in (None, False)]
+        if unused:
+            raise InputError(f"--suite family has its own settings: leave out {' and '.join(unused)}.")
+        sizes: dict[str, Any] = {
+            "seeds": seeds,
+            "trajectories": trajectories,
+            "envs": names_of(env),
+            "algorithms": names_of(algorithms),
+        }
+        chosen = family.Suite(**{name: value for name, value in sizes.items() if value is not None})
+        with workers(where, processes=True) as those, unit_bar("compare") as report:
+            data = family.compare(Workspace(folder, report, workers=those), chosen, [this_command()])
+        show(data, folder, as_json)
+        return
+    if env is None:
+        raise InputError("no environment is given: name one, see `stormpg list`, or give --suite family.")
+    names = check_algorithms(names_of(algorithms or "gpomdp,svrpg,srvr-pg,storm-pg") or ())
+    switches: dict[str, Any] = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
+    wanted = comparison.Comparison(env, tuple(names), trajectories or 1000, seeds or 30, horizon, **switches)
     with workers(where) as those, unit_bar("compare") as report:
         data = comparison.compare(Workspace(folder, report, workers=those), wanted, tune, [this_command()])
     show(data, folder, as_json)
+
+
+def names_of(given: str | None) -> tuple[str, ...] | None:
+    """Comma-separated names; None if none are given."""
+    return None if given is None else tuple(name.strip() for name in given.split(",") if name.strip())
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
@@ -72,6 +106,8 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     headings = [protocol["short"] for protocol in data["protocols"].values()]
     for env in data["environments"]:
         table(env["title"], ("return at the end", *headings), result_rows(data, env))
+    for one in data.get("tables") or ():
+        table(one["title"], one["heads"], one["rows"])
     for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
         table(f"Claims of the paper on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
     if data["claims"]:

@@ -35,7 +35,8 @@ def draw_charts(charts: Sequence[Mapping[str, Any]], files: Sequence[Path]) -> N
         )
     columns = min(len(charts), 1 if cells > 8 else COLUMNS)
     rows = -(-len(charts) // columns)
-    size = (max(4.4, 0.8 * cells), 3.2) if cells else (6.0, 5.0)
+    tallest = max((len(chart["y"]) for chart in charts if "final" in chart), default=0)
+    size = (max(4.4, 0.8 * cells), max(3.2, 0.28 * tallest)) if cells else (6.0, 5.0)
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -102,18 +103,28 @@ def few_ticks(axis: Any, logarithmic: bool) -> None:
 
 
 def grid(axes: Any, chart: Mapping[str, Any]) -> None:
-    """Draw a grid of cells, each with its number. A ratio of 1 is the middle of the colour map."""
-    from matplotlib.colors import LogNorm
+    """Draw a grid of cells, each with its number. A ratio of 1 is the middle of the colour map, unless there is a `range`."""
+    from matplotlib.colors import LogNorm, Normalize
 
     z = np.array([[np.nan if v is None else v for v in row] for row in chart["final"]], dtype=float)
-    known = z[np.isfinite(z) & (z > 0)]
-    spread = max(2.0, *(np.maximum(known, 1 / known) if known.size else (2.0,)))
-    axes.imshow(z, cmap="PuOr", norm=LogNorm(1 / spread, spread), origin="lower", aspect="auto")
+    colours: str
+    norm: Any
+    if "range" in chart:
+        colours, norm, digits = "cividis", Normalize(*chart["range"]), ".2f"
+        dark = np.clip(norm(z), 0, 1) < 0.45
+    else:
+        known = z[np.isfinite(z) & (z > 0)]
+        spread = max(2.0, *(np.maximum(known, 1 / known) if known.size else (2.0,)))
+        colours, norm, digits = "PuOr", LogNorm(1 / spread, spread), ".2g"
+        dark = np.abs(np.log(np.maximum(z, 1e-300))) > 0.6 * np.log(spread)
+    axes.imshow(z, cmap=colours, norm=norm, origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(z):
-        words = f"{value:.2g}" if np.isfinite(value) else "×"
-        words += "*" if "marked" in chart and chart["marked"][row][column] else ""
-        dark = np.isfinite(value) and abs(np.log(max(value, 1e-300))) > 0.6 * np.log(spread)
-        axes.text(column, row, words, ha="center", va="center", fontsize=9, color="white" if dark else "black")
-    axes.set_xticks(range(len(chart["x"])), [f"{v:.2g}" for v in chart["x"]], fontsize=8)
-    axes.set_yticks(range(len(chart["y"])), [f"{v:.2g}" for v in chart["y"]], fontsize=8)
+        text = f"{value:{digits}}" if np.isfinite(value) else "×"
+        text += "*" if "marked" in chart and chart["marked"][row][column] else ""
+        ink = "white" if np.isfinite(value) and dark[row, column] else "black"
+        axes.text(column, row, text, ha="center", va="center", fontsize=9, color=ink)
+    for labels, place, turned in ((chart["x"], axes.set_xticks, True), (chart["y"], axes.set_yticks, False)):
+        named = any(isinstance(label, str) for label in labels)
+        shown = [for_matplotlib(label) if isinstance(label, str) else f"{label:.2g}" for label in labels]
+        place(range(len(labels)), shown, fontsize=8, **({"rotation": 30, "ha": "right"} if named and turned else {}))
     axes.set(xlabel=for_matplotlib(chart["x_name"]), ylabel=for_matplotlib(chart["y_name"]))

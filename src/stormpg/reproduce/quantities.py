@@ -1,35 +1,15 @@
 """The quantities that the claims are about, from the curves of all algorithms under a protocol, with intervals."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
-from stormpg.studies.statistics import Interval, first_reach, percentiles
-from stormpg.studies.verdicts import Algorithms
+from stormpg.studies.statistics import Interval, first_reach
+from stormpg.studies.verdicts import Algorithms, Quantity, Shapes, over_resamples
 
 NEAR_MAXIMUM = 0.99  # share of the largest return at which a curve has reached the maximum
 REASONABLE = 0.9  # share of STORM-PG's gain, from the first return to its last, that is a reasonable result
 STABLE = 0.05  # share of that gain by which a stable curve may fall below its end
-
-# A quantity is a function of all curves of a protocol, [..., grid] for each algorithm. It is computed from the estimated curves
-# and again in each resample, so that thresholds that depend on curves vary with them.
-Shapes = Mapping[str, np.ndarray]
-Quantity = Callable[[Shapes, np.ndarray], np.ndarray]  # (curves, grid) -> values
-
-
-def over_resamples(quantity: Quantity, *subjects: str) -> Callable[[Algorithms], Interval]:
-    """Return a function that measures the quantity with its interval.
-
-    `subjects` are the algorithms that it is about. Their numbers of seeds determine the width of the interval.
-    """
-
-    def measure(algorithms: Algorithms) -> Interval:
-        grid = algorithms[subjects[0]].grid
-        estimate = quantity({name: curve.interval.estimate for name, curve in algorithms.items()}, grid)
-        draws = quantity({name: curve.interval.draws for name, curve in algorithms.items()}, grid)
-        return percentiles(estimate, draws, *(algorithms[name].seeds for name in subjects))
-
-    return measure
 
 
 def maximum_reached(name: str, y: Shapes, grid: np.ndarray) -> np.ndarray:

@@ -16,13 +16,14 @@ SMALLEST = 1e-30  # instead of a norm of 0
 LONGER, SHORTER = 2.0, 0.25  # factors of the length of the next attempt, after one that was better or worse
 
 
-def bound(log_weight: Array, returns: Array, failure: Array) -> Array:
+def bound(log_weight: Array, returns: Array, failure: Array, self_normalised: bool) -> Array:
     """mean_i w_i R_i − √((1 − δ)/δ · mean_i w_i²/n) · max_i |R_i|, from log w and R of n trajectories.
 
     With probability 1 − δ (`failure`) the expected return is not lower (Metelli et al. 2018, Theorem 4.1, with the divergence
-    estimated by the mean of w²).
+    estimated by the mean of w²). `self_normalised`: w is divided by its mean. Otherwise negative returns look better the
+    smaller all weights are, so that the bound increases far away from the batch.
     """
-    weight = jnp.exp(log_weight)
+    weight = jax.nn.softmax(log_weight) * len(log_weight) if self_normalised else jnp.exp(log_weight)
     spread = jnp.sqrt((1 - failure) / failure * (weight**2).mean() / len(weight))
     return (weight * returns).mean() - spread * jnp.abs(returns).max()
 
@@ -43,6 +44,7 @@ class Offline:
     failure: Array
     gamma: Array
     iterations: int = static()
+    self_normalised: bool = static(default=True)
 
     def init(self, params: Tree) -> tuple[()]:
         return ()
@@ -70,18 +72,21 @@ class Offline:
             return (log_probs_in_blocks(here.policy, params, taken) - taken.log_prob).sum(axis=1)
 
         def value(params: Tree) -> Array:
-            return bound(log_weight(params), returns, self.failure)
+            return bound(log_weight(params), returns, self.failure, self.self_normalised)
 
         def ascent(params: Tree) -> Tree:
-            each = jax.grad(bound)(log_weight(params), returns, self.failure)
+            each = jax.grad(bound)(log_weight(params), returns, self.failure, self.self_normalised)
             return score_sum(here.policy, params, taken, each[:, None] * taken.mask)
 
         return value, ascent
 
 
-def offline(eta: float, failure: float, gamma: float, iterations: int = 10) -> Offline:
-    """POIS's inner optimisation: `iterations` attempts to increase `bound` (δ is `failure`), of length η (`eta`) at first."""
+def offline(eta: float, failure: float, gamma: float, iterations: int = 10, self_normalised: bool = True) -> Offline:
+    """POIS's inner optimisation: `iterations` attempts to increase `bound` (δ is `failure`), of length η (`eta`) at first.
+
+    `self_normalised`: weights are divided by their mean.
+    """
     check_positive(eta=eta, iterations=iterations)
     if not isinstance(failure, jax.core.Tracer) and not 0 < failure < 1:
         raise InputError(f"failure is {failure}; expected a probability between 0 and 1.")
-    return Offline(as_float(eta), as_float(failure), as_float(gamma), iterations)
+    return Offline(as_float(eta), as_float(failure), as_float(gamma), iterations, self_normalised)

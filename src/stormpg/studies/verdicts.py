@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stormpg.studies.protocols import Curve
-from stormpg.studies.statistics import LEVEL, RESAMPLES, Interval
+from stormpg.studies.statistics import LEVEL, RESAMPLES, Interval, percentiles
 
 Algorithms = Mapping[str, Curve]
 
@@ -19,9 +19,30 @@ HOLDS, FAILS, UNCLEAR, UNMEASURED = VERDICTS = ("holds", "does not hold", "canno
 DECIDED = (HOLDS, FAILS)
 
 
+# A quantity is a function of all curves of a protocol, [..., grid] for each algorithm. It is computed from the estimated curves
+# and again in each resample, so that thresholds that depend on curves vary with them.
+Shapes = Mapping[str, np.ndarray]
+Quantity = Callable[[Shapes, np.ndarray], np.ndarray]  # (curves, grid) -> values
+
+
+def over_resamples(quantity: Quantity, *subjects: str) -> Callable[[Algorithms], Interval]:
+    """Return a function that measures the quantity with its interval.
+
+    `subjects` are the algorithms that it is about. Their numbers of seeds determine the width of the interval.
+    """
+
+    def measure(algorithms: Algorithms) -> Interval:
+        grid = algorithms[subjects[0]].grid
+        estimate = quantity({name: curve.interval.estimate for name, curve in algorithms.items()}, grid)
+        draws = quantity({name: curve.interval.draws for name, curve in algorithms.items()}, grid)
+        return percentiles(estimate, draws, *(algorithms[name].seeds for name in subjects))
+
+    return measure
+
+
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper as an inequality: low ≤ quantity ≤ high."""
+    """A sentence of a paper as an inequality: low ≤ quantity ≤ high."""
 
     id: str
     sentence: str

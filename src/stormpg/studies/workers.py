@@ -39,6 +39,16 @@ class ThisMachine:
         return ThreadPoolExecutor(2) if self.in_groups else processes(parts)
 
 
+class Processes:
+    """Workers on this machine in processes, each with its share of the cores: for environments that run in Python."""
+
+    in_groups = False
+
+    def pool(self, parts: int) -> Executor:
+        """An executor for this number of parts."""
+        return processes(parts, share=True)
+
+
 class OnRay:
     """Workers on a Ray cluster."""
 
@@ -53,10 +63,10 @@ class OnRay:
 
 
 @contextlib.contextmanager
-def workers(where: str | None) -> Iterator[ThisMachine | OnRay]:
-    """The workers of the Ray cluster at the address `where`, or of this machine if None."""
+def workers(where: str | None, processes: bool = False) -> Iterator["ThisMachine | Processes | OnRay"]:
+    """The workers of the Ray cluster at the address `where`, or of this machine if None (in `processes`, if so)."""
     if where is None:
-        yield ThisMachine()
+        yield Processes() if processes else ThisMachine()
         return
     with cluster(where) as ray:
         yield OnRay(ray)
@@ -108,16 +118,19 @@ def share_device() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
-def processes(parts: int) -> Executor:
-    """A pool of processes that share a GPU."""
+def processes(parts: int, share: bool = False) -> Executor:
+    """A pool of processes that share a GPU or, if `share`, the cores."""
     cache = tuple(getattr(jax.config, name) for name in CACHE)
     spawn = multiprocessing.get_context("spawn")  # a GPU's driver does not survive a fork
-    begin = (understood(*NO_TRIALS), cache)
-    return ProcessPoolExecutor(min(PROCESSES, cores(), parts), spawn, initializer=begin_worker, initargs=begin)
+    count = min(PROCESSES, cores(), parts)
+    begin = (understood(*NO_TRIALS), cache, max(cores() // count, 1) if share else None)
+    return ProcessPoolExecutor(count, spawn, initializer=begin_worker, initargs=begin)
 
 
-def begin_worker(no_trials: bool, cache: tuple[Any, ...]) -> None:
+def begin_worker(no_trials: bool, cache: tuple[Any, ...], share: int | None) -> None:
     """Initialise a worker. It uses the compilation cache of its parent. XLA reads its flags at the first compilation."""
+    if share is not None:
+        lend(share)
     flags = os.environ.get("XLA_FLAGS", "")
     if no_trials and "autotune" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --{NO_TRIALS[0]}={NO_TRIALS[1]}".strip()

@@ -19,7 +19,7 @@ from stormpg.machine import retries
 from stormpg.machine.stopping import Halted, Stop, add_note, completed, listening, whole_study
 from stormpg.runs.table import Columns
 from stormpg.studies.work_units import Unit, compute_unit, drop_programs, keep_unit, read_unit
-from stormpg.studies.workers import GROUP, OnRay, ThisMachine, stop
+from stormpg.studies.workers import GROUP, OnRay, Processes, ThisMachine, stop
 
 Report = Callable[[str, int, int], None]  # the name of a part, number of parts done, total number of parts
 
@@ -39,7 +39,7 @@ class Workspace:
     root: Path
     report: Report | None = None
     train: bool = True  # False: a missing part is an error
-    workers: ThisMachine | OnRay = dataclasses.field(default_factory=ThisMachine)
+    workers: ThisMachine | Processes | OnRay = dataclasses.field(default_factory=ThisMachine)
 
     def run(self, units: Sequence[Unit]) -> list[Columns]:
         """Run the missing units, and return the tables of all. Existing units are checked before anything is run."""

@@ -293,7 +293,7 @@ function heatmap(map, { quantity }) {
   const filled = cells.filter(({ value }) => value != null), gaps = cells.filter(({ value }) => value == null);
   const best = filled.reduce((a, b) => (!a || (more ? b.value > a.value : b.value < a.value) ? b : a), null);
   const at = (cell) => `${map.x_name} ${cell.x}, ${map.y_name} ${cell.y}`;
-  const colours = { colorscale: "Cividis", reversescale: !more, colorbar: { thickness: 10, outlinewidth: 0, len: 1 } };
+  const colours = { colorscale: "Cividis", ...(map.range ? { zmin: map.range[0], zmax: map.range[1] } : {}), reversescale: !more, colorbar: { thickness: 10, outlinewidth: 0, len: 1 } };
   const short = (value) => number(value != null && Math.abs(value) >= 10 ? Math.round(value) : value); // on a phone a cell has room for three digits
   const star = (row, column) => (map.marked?.[row][column] ? "*" : "");
   const words = { text: z.map((row, j) => row.map((value, i) => short(value) + star(j, i))), customdata: z.map((row) => row.map(number)), texttemplate: cells.length <= 64 && map.x.length * 36 < innerWidth ? "%{text}" : "", textfont: { size: 11 } };
