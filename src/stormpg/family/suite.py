@@ -95,11 +95,24 @@ def judged(suite: Suite) -> list[tuple[str, verdicts.Claim]]:
 
 
 def write(workspace: Workspace, data: Mapping[str, Any]) -> None:
-    """Write the report: the page, tables, claims and scores as data, and the map as a figure."""
+    """Write the report: the page, tables, claims, scores and tuned curves as data, and the maps as figures."""
     root = workspace.root
     files.write_json(root / "claims.json", data["claims"])
     files.write_json(root / "scores.json", data["scores"])
+    files.write_json(root / "curves.json", tuned_curves(data))
     files.write_text(root / "tables.md", markdown(data))
     for number, chart in enumerate(data["charts"]):
         draw_charts([chart], [root / f"map{number + 1}.{kind}" for kind in ("png", "pdf")])
     write_page(data, root / "report.html")
+
+
+def tuned_curves(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The curves with tuned settings, by environment and algorithm."""
+    keys = ("estimate", "low", "high")
+    return {
+        env["name"]: {
+            "grid": env["grid"],
+            "algorithms": {name: {key: one["curves"]["tuned"][key] for key in keys} for name, one in env["algorithms"].items()},
+        }
+        for env in data["environments"]
+    }
