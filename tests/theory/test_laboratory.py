@@ -17,7 +17,7 @@ from stormpg.contract import Here
 from stormpg.envs.chain import chain_tables, from_tables
 from stormpg.errors import InputError
 from stormpg.estimators import estimate
-from stormpg.theory import advice, counts, enumeration, laboratory, lemmas, linear, payoff, rates, tabular, tracking_error
+from stormpg.theory import advice, counts, enumeration, gap, laboratory, lemmas, linear, payoff, rates, tabular, tracking_error
 from stormpg.theory.bounds import prescriptions
 from stormpg.theory.constants import measured
 from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, Finite, Linear, sampled
@@ -225,6 +225,31 @@ def test_the_bias_is_what_the_memory_carries(name, float64):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", tracking_error.SUCCESSORS)
+def test_tracking_errors_of_successors(name):
+    """They count all batches, and tell bias and variance apart where the bias follows from the error before."""
+    found = tracking_error.along_training("finite", 0, name, seeds=3, most=120)
+    assert np.isfinite(found["error"]["estimate"]).all()
+    assert ("bias" in found) == (name not in ("n-pg-igt", "storm-plus", "meta-storm"))
+    if "bias" in found:
+        assert found["whole"]["bias"][0] <= found["whole"]["error"][0]
+
+
+def test_two_batches_are_counted_twice():
+    algorithm = stormpg.hspga(S0=7, B=2, alpha=0.3, **COMMON)
+    descent = Descent(FAMILY, [(problem(0), 0.0)], [algorithm], range(2)).go_on(2)
+    np.testing.assert_array_equal(descent.trajectories, [7, 11, 15])
+    assert descent.units(20) == 5
+
+
+def test_momenta_of_a_rule():
+    """HARPG's α_t = 2/(t + 2)."""
+    found = tracking_error.momenta(stormpg.harpg().tracker, 4)
+    np.testing.assert_allclose(found, [1.0, 2 / 3, 1 / 2, 2 / 5], rtol=1e-6)
+    assert tracking_error.momenta(stormpg.n_pg_igt().tracker, 4) is None
+
+
+@pytest.mark.slow
 def test_tracking_errors_add_up():
     found = tracking_error.along_training("finite", 0, "storm-pg", seeds=3, most=60)
     for key in ("error", "bias", "variance", "gradient"):
@@ -416,3 +441,21 @@ def test_the_whole_laboratory_in_small(tmp_path, command, monkeypatch):
     assert "holds a study with" in err
     data = json.loads((folder / "report.html").read_text().split('id="data">')[1].split("</script>")[0])
     assert {chart["section"] for chart in data["charts"]} >= {"Rates", "Tracking error", "Theorem 1"}
+
+
+# ---- The gap to the optimum
+
+
+@pytest.mark.slow
+def test_the_gap_of_a_method(float64):
+    """It starts at that of the uniform policy, and its slope is that of a least-squares fit."""
+    found = gap.along(0, "tsivr-pg", seeds=2, most=3000)
+    tables = problem(0)
+    uniform = {"logits": jnp.zeros((3, 2))}
+    sizes = FAMILY.gamma, FAMILY.horizon
+    assert found["gap"]["estimate"][0] == pytest.approx(
+        float(tabular.optimum(tables, *sizes) - tabular.objective(tables, uniform, *sizes))
+    )
+    x, y = np.array(found["trajectories"]), np.array(found["gap"]["estimate"])
+    late = x >= x[-1] / gap.LAST
+    assert found["slope"][0] == pytest.approx(np.polyfit(np.log(x[late]), np.log(y[late]), 1)[0])

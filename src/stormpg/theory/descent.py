@@ -17,7 +17,7 @@ from jax import Array
 from stormpg.algorithms import Algorithm
 from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import follow
-from stormpg.engine.iteration import Setup, State, begin
+from stormpg.engine.iteration import Setup, State, begin, cost
 from stormpg.envs import Environment
 from stormpg.envs.chain import Tables, from_tables
 from stormpg.envs.lqr import System, from_system
@@ -162,6 +162,9 @@ class Descent:
         self.data, self.algorithms = choose(problems, numbers[0]), jax.tree.map(lambda x: x[numbers[1]], stack(algorithms))
         self.states = start(family, self.data, self.algorithms, np.asarray(seeds, np.int32)[numbers[2]])
         self.found: dict[str, list[Any]] = {name: [] for name in what}
+        setup = watched_setup(family, problems[0], algorithms[0])
+        first = jax.eval_shape(functools.partial(begin, setup), seeds[0])
+        self.sizes = cost(setup, first, large=True), cost(setup, first, large=False)  # trajectories of an iteration
         if self.schedule.first:  # already done; without it, runs that differ only in it share one program from here on
             self.algorithms = dataclasses.replace(self.algorithms, schedule=once(self.schedule.B, self.schedule.B))
             self._note(seen(self.states.step, what))
@@ -176,6 +179,11 @@ class Descent:
         self._note(found)
         return self
 
+    def units(self, trajectories: int) -> int:
+        """The number of units that use up this number of trajectories."""
+        large, small = self.sizes
+        return max(trajectories // sum(times * (large if is_large else small) for is_large, times in self.schedule.unit), 1)
+
     def __getitem__(self, name: str) -> Any:
         """A recorded quantity over all iterations so far."""
         return jax.tree.map(lambda *parts: np.concatenate(parts, axis=3), *self.found[name])
@@ -184,7 +192,7 @@ class Descent:
     def trajectories(self) -> np.ndarray:
         """The number of trajectories sampled up to and including each iteration."""
         count = sum(jax.tree.leaves(part)[0].shape[3] for part in self.found[self.what[0]])
-        return sampled(self.schedule, self.schedule.S0, self.schedule.B, count)
+        return sampled(self.schedule, *self.sizes, count)
 
 
 def sampled(schedule: Schedule, S0: int, B: int, count: int) -> np.ndarray:

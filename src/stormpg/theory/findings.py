@@ -15,10 +15,12 @@ from stormpg.report.tables import markdown
 from stormpg.runs.table import mean_return
 from stormpg.studies.report_content import simple, versions
 from stormpg.studies.statistics import interval
+from stormpg.studies.verdicts import FAILS, HOLDS, UNCLEAR
 from stormpg.studies.workspace import Workspace
-from stormpg.theory import laboratory, payoff, rates
-from stormpg.theory.inequalities import PROTOCOLS, constants_table, exact_claims, lemma_charts, run_claims
+from stormpg.theory import gap, laboratory, payoff, rates
+from stormpg.theory.inequalities import PROTOCOLS, claim, constants_table, exact_claims, lemma_charts, run_claims
 from stormpg.theory.laboratory import Size
+from stormpg.theory.tracking_error import SUCCESSORS, WITHOUT_WEIGHTS
 
 NOTES = (
     "Problems: Garnet processes with 3 states, 2 actions and 2 steps (γ = 0.9) and soft-max tables, each generated from its "
@@ -44,22 +46,36 @@ def error_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, A
     """Charts of E‖g − ∇L‖² of every method, and a table of its parts over whole runs."""
     charts, rows = [], []
     for kind, words in (("finite", "a Garnet process"), ("linear", "a linear system")):
-        series = []
         for name in size.methods:
             part = found[f"errors/{kind}/{name}.json"]
-            series.append({"name": name, "x": part["trajectories"], **{k: on_scale(v) for k, v in part["error"].items()}})
-            cells = [f"{e:.3g} ({low:.3g} to {high:.3g})" for e, low, high in part["whole"].values()]
+            whole = [part["whole"].get(key) for key in ("error", "bias", "variance", "gradient")]
+            cells = ["–" if x is None else f"{x[0]:.3g} ({x[1]:.3g} to {x[2]:.3g})" for x in whole]
             shown = ", ".join(f"{key} {value:.3g}" for key, value in part["settings"].items())
             rows.append([f"{name}, {words}", *cells, shown])
-        bound = found[f"errors/{kind}/storm-pg.json"].get("lemma4")
-        if bound:
-            series.append({"name": "Lemma 4 for storm-pg", "x": series[-1]["x"], "estimate": bound})
-        title = f"E‖g − ∇L‖² on {words}"
-        note = "A gap: a seed has diverged, so the mean is off the scale." if any(None in s["estimate"] for s in series) else ""
-        charts.append(line_chart("Tracking error", title, "trajectories sampled", "squared error", "y", series, note))
+        for group, title in error_groups(size).items():
+            series = []
+            for name in group:
+                part = found[f"errors/{kind}/{name}.json"]
+                series.append({"name": name, "x": part["trajectories"], **{k: on_scale(v) for k, v in part["error"].items()}})
+            bound = found[f"errors/{kind}/storm-pg.json"].get("lemma4")
+            if bound and "gpomdp" in group:
+                series.append({"name": "Lemma 4 for storm-pg", "x": series[-1]["x"], "estimate": bound})
+            gap = any(None in one["estimate"] for one in series)
+            note = "A gap: a seed has diverged, so the mean is off the scale." if gap else ""
+            names = ("trajectories sampled", "squared error", "y")
+            charts.append(line_chart("Tracking error", f"{title} on {words}", *names, series, note))
     heads = ["method", "error E‖g − ∇L‖²", "bias, squared", "variance", "E‖∇L‖²", "settings"]
     caption = "Means over whole runs at equal trajectories, with intervals over seeds; bias: error carried over by the memory"
     return charts, {"title": "Tracking error and its parts", "caption": caption, "heads": heads, "rows": rows}
+
+
+def error_groups(size: Size) -> dict[tuple[str, ...], str]:
+    """The methods of each chart of tracking errors, with its title: those of the paper, and STORM-PG with its successors."""
+    paper = tuple(name for name in size.methods if name not in SUCCESSORS)
+    weights = tuple(name for name in size.methods if name in SUCCESSORS and name not in WITHOUT_WEIGHTS)
+    without = tuple(name for name in size.methods if name in WITHOUT_WEIGHTS)
+    groups = {paper: "E‖g − ∇L‖²", ("storm-pg", *weights): "with weights", ("storm-pg", *without): "without weights"}
+    return {group: title for group, title in groups.items() if len(group) > 1}
 
 
 def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -87,6 +103,35 @@ def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, An
     heads = ["method and settings", "claimed exponent", "measured slope", "slope on each problem", "ε not reached"]
     caption = "Slope of log N(ε) over log ε: the mean over problems, with an interval over seeds"
     return charts, {"title": "Rates", "caption": caption, "heads": heads, "rows": rows}
+
+
+def gap_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, Any]]]:
+    """Charts of the gap L* − L of each problem, a table of its slopes, and the claim of TSIVR-PG about it."""
+    charts, rows = [], []
+    slopes: dict[str, list[Any]] = {}
+    for seed in range(size.problems):
+        series = []
+        for name in gap.METHODS:
+            part = found[f"gaps/{name}-{seed}.json"]
+            series.append({"name": name, "x": part["trajectories"], **part["gap"]})
+            slopes.setdefault(name, []).append(part["slope"])
+        title = f"L* − L(ξ_t) on problem {seed}"
+        charts.append(line_chart("Gap", title, "trajectories sampled", "L* − L", "xy", series, "Means over seeds."))
+    for name, of_problems in slopes.items():
+        cells = [f"{e:.2f} ({low:.2f} to {high:.2f})" for e, low, high in of_problems]
+        ends = [f"{found[f'gaps/{name}-{seed}.json']['gap']['estimate'][-1]:.2g}" for seed in range(size.problems)]
+        rows.append([name, "; ".join(cells), "; ".join(ends)])
+    caption = "Slope of log(L* − L) over the last decade of trajectories, on each problem; 0: runs that no longer improve"
+    heads = ["method", "slope on each problem", "gap at the end"]
+    table = {"title": "Gap to the optimum", "caption": caption, "heads": heads, "rows": rows}
+    near = [(low >= gap.CLAIMED - gap.MARGIN, high <= gap.CLAIMED + gap.MARGIN) for _, low, high in slopes["tsivr-pg"]]
+    apart = all(high < gap.CLAIMED - gap.MARGIN or low > gap.CLAIMED + gap.MARGIN for _, low, high in slopes["tsivr-pg"])
+    verdict = HOLDS if all(all(both) for both in near) else FAILS if apart else UNCLEAR
+    figure = f"{np.mean([e for e, _, _ in slopes['tsivr-pg']]):.2f}"
+    result = {"figure": figure, "interval": rows[list(slopes).index("tsivr-pg")][1], "verdict": verdict}
+    sentence = "TSIVR-PG (Zhang et al. 2021): the gap closes like N^−½"
+    quantity = f"slope of the gap, mean over problems; holds: within {gap.MARGIN} of {gap.CLAIMED} on each"
+    return charts, table, [claim("tsivr-pg/slope", sentence, quantity, "−0.496", {"printed": result})]
 
 
 def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -148,15 +193,16 @@ def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> di
     """Return the whole report as plain Python objects."""
     tracking, parts = error_charts(found, size)
     speeds, slopes = rate_charts(found, size)
+    gaps, gap_table, gap_claims = gap_charts(found, size)
     cells, cell_table = map_charts(found, size)
     made: dict[str, Any] = simple(
         {
             "title": "The theory of STORM-PG, on problems whose gradient is known",
             "subtitle": f"{size.problems} random problems. Both sides of every inequality, and the measured slopes.",
             "protocols": PROTOCOLS,
-            "claims": exact_claims(found) + run_claims(found),
-            "charts": [*lemma_charts(found), *tracking, *speeds, *cells],
-            "tables": [constants_table(found), parts, slopes, cell_table, adviser_table(found, size)],
+            "claims": exact_claims(found) + run_claims(found) + gap_claims,
+            "charts": [*lemma_charts(found), *tracking, *speeds, *gaps, *cells],
+            "tables": [constants_table(found), parts, slopes, gap_table, cell_table, adviser_table(found, size)],
             "notes": list(NOTES),
             "commands": list(commands),
             "versions": versions(),

@@ -17,7 +17,7 @@ from stormpg.studies.equal_tuning import FRESH_SEED, best_setting, tuning_units
 from stormpg.studies.study import Tuning, claimed
 from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
-from stormpg.theory import advice, lemmas, payoff, rates, tracking_error
+from stormpg.theory import advice, gap, lemmas, payoff, rates, tracking_error
 
 GAMMA = 0.99  # for the adviser's environments
 ENVIRONMENTS = {  # trajectories per run; a search tries 12 configurations with a third of the seeds
@@ -41,6 +41,7 @@ class Size:
     many_seeds: int = 32  # seeds for Lemmas 4 and 5, Theorem 1 and tracking errors
     T: int = 300  # iterations for Lemmas 4 and 5 and Theorem 1
     tracked: int = 2000  # trajectories for tracking errors
+    closed: int = 50_000  # trajectories for gaps
     points: int = 5  # number of values of ε for the rates
     decades: float = 1.5  # range of these values, in powers of ten
     prescribed_seeds: int = 8  # seeds for rates with prescribed settings, whose batches are large
@@ -64,7 +65,8 @@ SIZES = {
     "small": Size(
         pairs=5, problems=2, grid_problems=1, seeds=2, prescribed_seeds=2, many_seeds=4, T=20, tracked=200, points=3,
         decades=0.2, prescribed=600, tuned=400, mapped=200, horizons=(2,), batches=(2,), grid_batches=(5,),
-        methods=("gpomdp", "storm-pg"), compared=("gpomdp", "storm-pg"), pilot=20, environments=("chain",), advised_seeds=2,
+        methods=("gpomdp", "storm-pg", "sharp", "n-pg-igt"), compared=("gpomdp", "storm-pg"), closed=1000, pilot=20,
+        environments=("chain",), advised_seeds=2,
     ),
 }  # fmt: skip
 
@@ -94,6 +96,9 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
         for name in size.methods:
             work = functools.partial(tracking_error.along_training, kind, 0, name, size.many_seeds, size.tracked)
             made[f"errors/{kind}/{name}.json"] = work
+    for seed in range(size.problems):
+        for name in gap.METHODS:
+            made[f"gaps/{name}-{seed}.json"] = functools.partial(gap.along, seed, name, size.many_seeds, size.closed)
     for seed in range(size.problems):
         made[f"lemmas/exact-{seed}.json"] = functools.partial(lemmas.exact_sides, seed, size.pairs)
     for env in size.environments:
@@ -156,7 +161,7 @@ def run(workspace: Workspace, size: Size) -> dict[str, Any]:
 def size_of(about: Mapping[str, Any], file: Path) -> Size:
     """Return the size in the experiment.json of a folder. Counts are limited: all are looped over, some squared."""
     few = dict.fromkeys(("problems", "grid_problems", "points"), 1000)
-    many = dict.fromkeys(("prescribed", "tuned", "mapped", "tracked", "T"), LIMIT)
+    many = dict.fromkeys(("prescribed", "tuned", "mapped", "tracked", "closed", "T"), LIMIT)
     size = as_record(Size, about, str(file), few | many)
     for env in size.environments:
         check_name(env, file)

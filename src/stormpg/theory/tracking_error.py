@@ -4,8 +4,12 @@ Given the past, E[g_t] − ∇L(ξ_t) is the error that the memory carries over 
 (variance). With e = g − ∇L the bias is
 
     plain: 0;  STORM-PG: (1 − α) e_{t−1};  SRVR-PG: e_{t−1};  SVRPG: e of the last large batch.
+
+This holds for every transport whose mean is the difference of the gradients, with α_t known in advance: for successors with
+weights, mixtures or Hessian-vector products, too. For the others the two parts are not told apart.
 """
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
+from stormpg.contract import Moment
+from stormpg.pytrees import norm
+from stormpg.rates import Powers
 from stormpg.studies.statistics import interval
 from stormpg.theory import bounds, linear
 from stormpg.theory.constants import hessian_norm, measured
@@ -21,14 +28,28 @@ from stormpg.theory.descent import Descent, Family, Linear
 from stormpg.theory.lemmas import looked_at
 from stormpg.theory.problems import COMMON, FAMILY, problem, random_system
 from stormpg.trackers import Corrected
+from stormpg.trackers.transports import Defensive, Hessian, Weighted
 
 SYSTEMS = Linear(horizon=20, gamma=0.95)
-PLAIN, EPOCHS = {"S0": 10}, {"S0": 25, "B": 5, "m": 5}
+PLAIN, EPOCHS, SINGLE = {"S0": 10}, {"S0": 25, "B": 5, "m": 5}, {"B": 5}
 SETTINGS: dict[str, Mapping[str, Any]] = {
     **dict.fromkeys(("reinforce", "pgt", "gpomdp"), PLAIN),
     **dict.fromkeys(("svrpg", "srvr-pg"), EPOCHS),
     "storm-pg": {"S0": 25, "B": 5, "alpha": 0.2},
 }
+SUCCESSORS: dict[str, Mapping[str, Any]] = {
+    "hspga": {"S0": 25, "B": 5, "alpha": 0.2},
+    "def-storm-pg": {"S0": 25, "B": 5, "alpha": 0.2},
+    **dict.fromkeys(("def-svrpg", "def-srvr-pg", "tsivr-pg", "hapg"), EPOCHS),
+    **dict.fromkeys(("harpg", "n-harpg", "sharp", "n-pg-igt"), SINGLE),
+    "storm-plus": {"S0": 25, "B": 5},
+    "meta-storm": {"S0": 25, "B": 5},
+}
+SETTINGS |= SUCCESSORS
+WITHOUT_WEIGHTS = ("hapg", "harpg", "n-harpg", "sharp", "n-pg-igt")
+OF_A_LENGTH = ("hapg", "n-harpg", "sharp", "n-pg-igt")  # steps whose length does not depend on that of g
+LONGER = 10  # times the first step of the others, as most of them decrease
+ADAPTIVE = ("storm-plus", "meta-storm")  # η is a factor of a rule, and has its default
 POINTS = 60  # number of points of a curve in the report
 
 
@@ -43,33 +64,72 @@ def exact_problem(kind: str, seed: int) -> tuple[Family, Any, float]:
     return SYSTEMS, system, 0.03 / float(curvature)
 
 
-def bias_of(algorithm: Algorithm, error: np.ndarray) -> np.ndarray:
-    """‖E[g_t | past] − ∇L(ξ_t)‖² at each iteration (last axis), from ‖e‖²."""
+def step_size(name: str, eta: float, slope: float) -> dict[str, float]:
+    """η of a method, from that of plain steps and ‖∇L(ξ_0)‖."""
+    return {} if name in ADAPTIVE else {"eta": LONGER * eta * slope if name in OF_A_LENGTH else eta}
+
+
+def method(name: str, family: Family, eta: float, slope: float) -> Algorithm:
+    """A method with its settings for the laboratory."""
+    known = inspect.signature(ALGORITHMS[name]).parameters
+    common = {key: value for key, value in (COMMON | {"gamma": family.gamma}).items() if key in known}
+    return make_algorithm(name, **SETTINGS[name], **common, **step_size(name, eta, slope))
+
+
+def momenta(tracker: Corrected, count: int) -> np.ndarray | None:
+    """α_t of the first iterations; None if it depends on what is sampled, or if the transport is biased."""
+    if (
+        not isinstance(tracker.carrier, Weighted | Defensive | Hessian)
+        or tracker.scale is not None
+        or tracker.radius is not None
+    ):
+        return None
+    if tracker.rates is None:
+        return np.full(count, float(tracker.alpha))
+    if not isinstance(tracker.rates, Powers):
+        return None
+    return np.asarray(tracker.rates.alpha(Moment(jax.random.key(0), jnp.arange(count)), ()))
+
+
+def slope_of(family: Family, data: Any) -> float:
+    """‖∇L(ξ_0)‖."""
+    problem = family(data)
+    params = problem.policy.init(jax.random.key(0))
+    return float(norm(problem.gradient(params)))
+
+
+def bias_of(algorithm: Algorithm, error: np.ndarray) -> np.ndarray | None:
+    """‖E[g_t | past] − ∇L(ξ_t)‖² at each iteration (last axis), from ‖e‖²; None if it does not follow from it."""
     tracker, t = algorithm.tracker, np.arange(error.shape[-1])
     if not isinstance(tracker, Corrected):
         return np.zeros_like(error)
+    alpha = momenta(tracker, len(t))
+    if alpha is None:
+        return None
     large = algorithm.schedule.larges(len(t))
     snapshot = np.maximum.accumulate(np.where(large, t, 0))  # the last large batch
     reference = np.maximum(t - 1, 0) if tracker.remembers == "previous" else snapshot
-    return np.where(large, 0.0, (1 - float(tracker.alpha)) ** 2 * error[..., reference])
+    return np.where(large, 0.0, (1 - alpha) ** 2 * error[..., reference])
 
 
 def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> dict[str, Any]:
     """Run a method on a problem. Return the error, its parts and the gradient by trajectories, with intervals over seeds."""
     with jax.enable_x64(True):
         family, data, eta = exact_problem(kind, seed)
-        algorithm = make_algorithm(name, **SETTINGS[name], **COMMON | {"gamma": family.gamma}, eta=eta)
+        algorithm = method(name, family, eta, slope_of(family, data))
         what = ("error", "gradient", "estimate", "params")
-        descent = Descent(family, [data], [algorithm], range(seeds), what).go_on(most // algorithm.schedule.unit_size)
+        descent = Descent(family, [data], [algorithm], range(seeds), what)
+        descent.go_on(descent.units(most))
         seen = {key: descent[key][0, 0] for key in what[:3]}
         lemma = None
         if kind == "finite" and name == "storm-pg":
             start = measured(data[0], family.gamma, family.horizon)
             visited = looked_at(data[0], descent["params"]["logits"][0, 0], start)
             lemma = recursion(algorithm, seen, eta, visited.sigma2, visited.difference)
+        bias = bias_of(algorithm, seen["error"])
     trajectories = descent.trajectories
-    bias = bias_of(algorithm, seen["error"])
-    columns = {"error": seen["error"], "bias": bias, "variance": seen["error"] - bias, "gradient": seen["gradient"]}
+    parts = {} if bias is None else {"bias": bias, "variance": seen["error"] - bias}
+    columns = {"error": seen["error"], **parts, "gradient": seen["gradient"]}
     # Windows of equal numbers of trajectories, so that methods with different batch sizes are averaged over the same range.
     edges = np.linspace(0, most, POINTS + 1)
     window = np.clip(np.digitize(trajectories, edges[1:-1]), 0, POINTS - 1)
@@ -80,7 +140,7 @@ def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> di
         "trajectories": edges[1:][used].tolist(),
         **{key: {"estimate": i.estimate.tolist(), "low": i.low.tolist(), "high": i.high.tolist()} for key, i in shown.items()},
         "whole": {key: [float(v) for v in interval(x.mean(axis=1))[:3]] for key, x in columns.items()},
-        "settings": {"eta": eta, **SETTINGS[name]},
+        "settings": {**step_size(name, eta, slope_of(family, data)), **SETTINGS[name]},
     }
     if lemma is not None:
         made["lemma4"] = [float(lemma[window == w].mean()) for w in used]
