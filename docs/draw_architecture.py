@@ -30,6 +30,7 @@ WORDS = {
     "runs": "runs|training, table, result, folder, checkpoints",
     "studies": "studies|units, workers, protocols, statistics",
     "reproduce": "reproduce|the paper's claims",
+    "family": "family|all successors compared",
     "report": "report|page, figures, tables, terminal",
     "machine": "machine|cores, devices, XLA, stopping, Ray",
     "kernels": "kernels|for GPUs",

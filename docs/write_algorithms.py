@@ -1,5 +1,7 @@
 """Write a page for every algorithm, docs/algorithms/NAME.md, from its constructor and from the stored comparison of the family.
 
+It also writes what the comparison found into docs/family.md and README.md (`docs.write_family`).
+
     python -m docs.write_algorithms [FOLDER]
 
 FOLDER is that of `stormpg compare --suite family`; without it, the results stored in docs/family are used. The pages are
@@ -15,14 +17,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.write_family import DOCS, summaries, table
+
 from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm
 from stormpg.algorithms.ranges import float_ranges
 from stormpg.family.authors import EVERYWHERE, SETTINGS
 from stormpg.family.rows import REFERENCES, STORM
 from stormpg.paper import TABLES
-from stormpg.report.tables import SYMBOLS, markdown_table
+from stormpg.report.tables import SYMBOLS
 
-DOCS = Path(__file__).parent
 STORED, PAGES = DOCS / "family", DOCS / "algorithms"
 RESULTS = ("scores.json", "claims.json", "curves.json", "map1.png", "map2.png")
 FIRST = "cartpole"  # the task of the example command
@@ -65,11 +68,6 @@ def settings(name: str) -> str:
         tuned = f"{ranges[key].low:g} to {ranges[key].high:g}" if key in ranges else ""
         rows.append((f"`{key}`", f"{parameter.default}", tuned))
     return table(("setting", "default", "tuned over"), rows)
-
-
-def table(heads: Any, rows: Any) -> str:
-    """A table in Markdown. Code stays code."""
-    return markdown_table(heads, rows).replace("\\`", "`")
 
 
 def published(name: str) -> str:
@@ -171,6 +169,8 @@ def main() -> None:
         for name in RESULTS:
             shutil.copy(Path(sys.argv[1]) / name, STORED / name)
     scores, claims, curves = (stored(name) for name in RESULTS[:3])
+    for file, text in summaries(scores, claims).items():
+        file.write_text(text, encoding="utf-8")
     for name in ALGORITHMS:
         (PAGES / f"{name}.md").write_text(page(name, scores, claims), encoding="utf-8")
         if len(sys.argv) > 1 and name in scores["means"]["tuned"]:
