@@ -55,7 +55,7 @@ def paragraph(scores: Data, claims: Any) -> str:
         f"return of a task). Over STORM-PG, {say(storm[GAINS])} gain, {len(storm[OPEN])} show no clear difference and "
         f"{len(storm[LOSES])} lose. Over the default, {say(default[GAINS])} gain, {len(default[OPEN])} show no clear "
         f"difference and {len(default[LOSES])} lose. The best are {listed(best)}. Of {len(tested)} claims of their authors, "
-        f"{count['holds']} hold, {count['does not hold']} do not, and {count['cannot be told']} cannot be told from these seeds."
+        f"{count['holds']} hold, {count['does not hold']} do not, and {count['cannot be told']} cannot be told."
     )
 
 
