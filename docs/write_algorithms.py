@@ -20,8 +20,9 @@ from typing import Any
 from docs.write_family import DOCS, summaries, table
 
 from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm
-from stormpg.algorithms.ranges import float_ranges
-from stormpg.family.authors import EVERYWHERE, SETTINGS
+from stormpg.algorithms.settings import SETTINGS, Choices, Range, tuned_values
+from stormpg.family.authors import EVERYWHERE
+from stormpg.family.authors import SETTINGS as PUBLISHED
 from stormpg.family.rows import REFERENCES, STORM
 from stormpg.paper import TABLES
 from stormpg.report.tables import SYMBOLS
@@ -61,18 +62,20 @@ def parts(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
 
 
 def settings(name: str) -> str:
-    """The settings of a constructor, with defaults and the ranges over which they are tuned."""
-    ranges = float_ranges(name)
+    """The settings of a constructor: symbol, meaning, default, and the values over which they are tuned."""
+    tuned = tuned_values(name)
     rows = []
     for key, parameter in inspect.signature(ALGORITHMS[name]).parameters.items():
-        tuned = f"{ranges[key].low:g} to {ranges[key].high:g}" if key in ranges else ""
-        rows.append((f"`{key}`", f"{parameter.default}", tuned))
-    return table(("setting", "default", "tuned over"), rows)
+        values = tuned.get(key)
+        shown = "" if values is None else ", ".join(map(str, values.values)) if isinstance(values, Choices) else ""
+        shown = f"{values.low:g} to {values.high:g}" if isinstance(values, Range) else shown
+        rows.append((f"`{key}`", SETTINGS[key].text, f"{parameter.default}", shown))
+    return table(("setting", "meaning", "default", "tuned over"), rows)
 
 
 def published(name: str) -> str:
     """The settings that authors published."""
-    given = {env: values[name] for env, values in TABLES.items() if name in values} | dict(SETTINGS.get(name, {}))
+    given = {env: values[name] for env, values in TABLES.items() if name in values} | dict(PUBLISHED.get(name, {}))
     if not given:
         return "None that carry over: the comparison uses the defaults."
     shown = lambda values: ", ".join(f"{key} {value:g}" for key, value in values.items())

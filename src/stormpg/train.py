@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from stormpg.algorithms import DEFAULT, Algorithm, make_algorithm
-from stormpg.engine.budget import LIMIT, Budget
+from stormpg.engine.budget import LIMIT, TRAJECTORIES, Budget
 from stormpg.envs import AnyEnvironment, as_environment
 from stormpg.errors import InputError, tell, warn_diverged
 from stormpg.files import FORMAT, as_json
@@ -85,7 +85,7 @@ def train(
 
 def budget_of(trajectories: int | None, steps: int | None) -> Budget:
     """The default is 4000 trajectories; if only steps are given, trajectories are not limited."""
-    trajectories = (4000 if steps is None else LIMIT) if trajectories is None else trajectories
+    trajectories = (TRAJECTORIES if steps is None else LIMIT) if trajectories is None else trajectories
     return Budget(whole("trajectories", trajectories), LIMIT if steps is None else whole("steps", steps))
 
 

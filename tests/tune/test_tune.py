@@ -14,7 +14,7 @@ import pytest
 
 import stormpg
 from stormpg.algorithms import ALGORITHMS
-from stormpg.algorithms.ranges import Range
+from stormpg.algorithms.settings import Choices, Range
 from stormpg.errors import InputError, PartsFailed
 from stormpg.runs.table import mean_return
 from stormpg.studies import work_units, workspace
@@ -24,7 +24,7 @@ from stormpg.tune import halving, packed_trials, search
 from stormpg.tune.objective import Objective, objective
 from stormpg.tune.packed_trials import packed, run_pack
 from stormpg.tune.plan import Problem, Search
-from stormpg.tune.space import Choices, distributions, read_space, space_for, within
+from stormpg.tune.space import distributions, read_space, space_for, within
 from stormpg.tune.storage import close, open_study
 from tests.conftest import killed_after
 

@@ -8,6 +8,7 @@
 | hessian   | successors with Hessian-vector products, or sampled at an extrapolated point                        |
 | recursive | successors with other batches (a coin, two batches, mixtures) or other steps (radius, prox, natural) |
 | registry  | what an algorithm is, and the list of all                                                           |
+| settings  | what each setting means, and over which values it is tuned                                          |
 
 Symbols: η is `eta`, α (also written a) is `alpha`, γ is `gamma`; S0, B and m keep their names.
 

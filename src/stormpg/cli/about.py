@@ -8,16 +8,17 @@ from typing import Any
 import jax
 
 from stormpg.algorithms import ALGORITHMS
-from stormpg.cli.base import Json, app, finish
+from stormpg.algorithms.settings import SETTINGS
+from stormpg.cli.base import ABOUT, Json, app, finish
 from stormpg.envs import ENVIRONMENTS, Discrete, make
 from stormpg.errors import InputError
 from stormpg.machine.xla import in_force
 from stormpg.report.terminal import out, table
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=ABOUT)
 def list_command(as_json: Json = False) -> None:
-    """List the environments, and the algorithms with their settings."""
+    """List the environments, the algorithms with their settings, and what the settings mean."""
     environments = {name: make(name) for name in ENVIRONMENTS}
     algorithms = {
         name: {p.name: p.default for p in inspect.signature(make).parameters.values()} for name, make in ALGORITHMS.items()
@@ -32,6 +33,7 @@ def list_command(as_json: Json = False) -> None:
         for name, settings in algorithms.items()
     ]
     table("Algorithms", ("name", "", "settings"), rows)
+    table("Settings", ("name", "meaning"), [[name, setting.text] for name, setting in SETTINGS.items()])
     finish(as_json, {"environments": list(environments), "algorithms": algorithms})
 
 
@@ -40,7 +42,7 @@ def describe_space(space: Any) -> str:
     return f"{space.n} choices" if isinstance(space, Discrete) else f"{'×'.join(map(str, space.shape))} numbers"
 
 
-@app.command("doctor")
+@app.command("doctor", rich_help_panel=ABOUT)
 def doctor_command(as_json: Json = False) -> None:
     """Show versions and devices, and which packages are missing."""
     required = (

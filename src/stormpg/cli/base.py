@@ -12,7 +12,9 @@ import typer
 import typer.core
 
 from stormpg.algorithms import ALGORITHMS
-from stormpg.runs.options import POLICY_OPTIONS, algorithm_options, without_secrets
+from stormpg.algorithms.settings import SETTINGS
+from stormpg.runs.options import POLICY_OPTIONS, POLICY_SETTINGS, algorithm_options, without_secrets
+from stormpg.version import __version__
 
 
 class Interrupted(BaseException):
@@ -22,8 +24,18 @@ class Interrupted(BaseException):
         self.error = error
 
 
+# The groups of commands, and of options.
+TRAINING, COMPARING, ABOUT = "Train", "Compare", "Measure and look up"
+BUDGET, OUTSIDE, FILES = "The run", "Environments outside JAX", "Files and output"
+ALGORITHM_PANEL, POLICY_PANEL = "Settings of the algorithm", "Settings of the policy"
+ORDER = ("train", "evaluate", "render", "tune", "compare", "reproduce", "report", "list", "doctor", "theory", "bench")
+
+
 class Commands(typer.core.TyperGroup):
-    """The group of commands. It passes a Ctrl-C on as `Interrupted`, with its notes."""
+    """The group of commands, in the order of `ORDER`. It passes a Ctrl-C on as `Interrupted`, with its notes."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -33,16 +45,43 @@ class Commands(typer.core.TyperGroup):
 
 
 app = typer.Typer(
-    cls=Commands, add_completion=False, no_args_is_help=True, help="Variance-reduced policy gradients.", rich_markup_mode=None
+    cls=Commands,
+    no_args_is_help=True,
+    help="Variance-reduced policy gradients: STORM-PG, what it is compared with, and what came after.",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
 )
 
-Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
-Json = Annotated[bool, typer.Option("--json", help="Print a last line as JSON.")]
+
+def print_version(wanted: bool) -> None:
+    """Print the version and exit, if requested."""
+    if wanted:
+        print(f"stormpg {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options before the name of a command."""
+
+
+def file_option(name: str, text: str, metavar: str | None = None) -> Any:
+    """An option about files and output."""
+    return typer.Option(name, help=text, metavar=metavar, rich_help_panel=FILES)
+
+
+Out = Annotated[Path | None, file_option("--out", "Folder to write to.")]
+Json = Annotated[bool, file_option("--json", "Print a last line as JSON.")]
 Workers = Annotated[
-    str | None, typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster on this machine) or ray://HOST:PORT.")
+    str | None,
+    typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster on this machine) or ray://HOST:PORT."),
 ]
-ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder to write to; an existing study is resumed.")]
-Config = Annotated[Path | None, typer.Option("--config", help="TOML file with defaults; its keys are the names of the flags.")]
+ResultsFolder = Annotated[Path, file_option("--out", "Folder to write to; an existing study is resumed.")]
+Config = Annotated[Path | None, file_option("--config", "TOML file with defaults; its keys are the names of the flags.")]
 
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:
@@ -53,7 +92,7 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[bool | None if kind is bool else str | None, flag(name, kind, setting_help(name))],
+            annotation=Annotated[bool | None if kind is bool else str | None, setting_flag(name, kind)],
         )
         for name, kind in (algorithm_options() | POLICY_OPTIONS).items()
     ]
@@ -67,16 +106,28 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def flag(name: str, kind: type, text: str) -> Any:
+def flag(name: str, kind: type, text: str, panel: str | None = None) -> Any:
     """An option that arrives as text and is read by `runs.options`, so that wrong values get the library's error messages."""
     metavar = None if kind is bool else {float: "NUMBER", int: "INTEGER"}.get(kind, "NAME")
-    return typer.Option(f"--{name.replace('_', '-')}", help=text, metavar=metavar, show_default=False)
+    names = f"--{name.replace('_', '-')}"
+    return typer.Option(names, help=text, metavar=metavar, show_default=False, rich_help_panel=panel)
+
+
+def setting_flag(name: str, kind: type) -> Any:
+    """The option of a setting of algorithms or policies."""
+    panel = POLICY_PANEL if name in POLICY_OPTIONS else ALGORITHM_PANEL
+    return flag(name, kind, setting_help(name), panel)
 
 
 def setting_help(name: str) -> str:
-    """The help text of a setting: the algorithms that have it."""
+    """The help text of a setting: what it means, and the algorithms that have it."""
+    if name in POLICY_SETTINGS:
+        return f"{POLICY_SETTINGS[name].text}."
+    known = SETTINGS.get(name)
     users = [a for a, make in ALGORITHMS.items() if name in inspect.signature(make).parameters]
-    return "a setting of the policy" if not users else "all algorithms" if len(users) == len(ALGORITHMS) else ", ".join(users)
+    more = f" and {len(users) - 2} others" if len(users) > 3 else ""
+    who = "" if len(users) == len(ALGORITHMS) else f" [{', '.join(users[: 2 if more else 3])}{more}]"
+    return f"{known.text if known else name}.{who}".replace("[", r"\[")
 
 
 def finish(as_json: bool, content: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stormpg.cli.base import Json, app, finish
+from stormpg.cli.base import ABOUT, Json, app, finish
 from stormpg.report.terminal import doing, out, table
 
 Files = Annotated[Path, typer.Option("--out", help="Folder for the result and its plots.")]
@@ -21,7 +21,7 @@ Stored = Annotated[
 Readme = Annotated[Path | None, typer.Option(help="Update the tables in this file, between its marks.")]
 
 
-@app.command("bench")
+@app.command("bench", rich_help_panel=ABOUT)
 def bench_command(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases; takes three minutes.")] = False,
     tables: Tables = None,

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from stormpg.cli.base import Json, app, finish
+from stormpg.cli.base import TRAINING, Json, app, finish
 from stormpg.report.terminal import out
 from stormpg.runs.run_folder import ITERATES
 
 
-@app.command("render")
+@app.command("render", rich_help_panel=TRAINING)
 def render_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     file: Annotated[Path, typer.Option("--out", help="File to write, .gif or .mp4.")] = Path("run.gif"),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stormpg.cli import theory, tuning
-from stormpg.cli.base import Json, app, this_command
+from stormpg.cli.base import COMPARING, Json, app, this_command
 from stormpg.cli.studies import show
 from stormpg.engine.budget import LIMIT
 from stormpg.envs.from_files import check_name
@@ -19,7 +19,7 @@ from stormpg.studies.study import ABOUT, read_about
 from stormpg.studies.workspace import Workspace
 
 
-@app.command("report")
+@app.command("report", rich_help_panel=COMPARING)
 def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the folder of one study.")],
     folder: Annotated[Path | None, typer.Option("--out", help="Folder to write to; a study's own folder by default.")] = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stormpg.cli.base import Json, ResultsFolder, Workers, app, finish, this_command
+from stormpg.cli.base import COMPARING, Json, ResultsFolder, Workers, app, finish, this_command
 from stormpg.errors import InputError, choose
 from stormpg.family import suite as family
 from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
@@ -24,7 +24,7 @@ Decay = Annotated[float | None, typer.Option(help="Decay of the learning rate: Î
 DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
 
 
-@app.command("reproduce")
+@app.command("reproduce", rich_help_panel=COMPARING)
 def reproduce_command(
     folder: ResultsFolder = Path("results"),
     seeds: Seeds = 30,
@@ -44,19 +44,21 @@ def reproduce_command(
     show(data, folder, as_json)
 
 
-@app.command("compare")
+@app.command("compare", rich_help_panel=COMPARING)
 def compare_command(
     env: Annotated[
         str | None,
         typer.Argument(help="The environment, see `stormpg list`; with --suite, some of its tasks."),
     ] = None,
     algorithms: Annotated[
-        str | None, typer.Option(help="Comma-separated names; all with --suite. [gpomdp,svrpg,srvr-pg,storm-pg]")
+        str | None, typer.Option(help="Comma-separated. (default: gpomdp,svrpg,srvr-pg,storm-pg; all with --suite)")
     ] = None,
     trajectories: Annotated[
-        int | None, typer.Option(min=1, help="Budget of each run, with --suite a limit for all budgets. [1000]")
+        int | None, typer.Option(min=1, help="Budget of each run, with --suite a limit for all budgets. (default: 1000)")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=2, help="Number of seeds. [30; with --suite 16 in JAX, 5 outside]")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=2, help="Number of seeds. (default: 30; with --suite 16 in JAX, 5 outside)")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Maximum steps of an episode.")] = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune all algorithms with equal budgets.")] = False,
     suite: Annotated[str | None, typer.Option(help="`family`: STORM-PG and all successors on twelve tasks.")] = None,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stormpg.cli.base import Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
+from stormpg.cli.base import ABOUT, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
 from stormpg.errors import InputError, choose
 from stormpg.report.tables import SYMBOLS
 from stormpg.report.terminal import out, table, unit_bar
 from stormpg.runs.options import POLICY_OPTIONS, Job, write_toml
-from stormpg.studies.study import ABOUT
+from stormpg.studies.study import ABOUT as DESCRIPTION
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workspace
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from stormpg.theory.advice import Pilot
     from stormpg.theory.bounds import Constants, Prescription
 
-theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode=None)
-app.add_typer(theory, name="theory")
+theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode="rich")
+app.add_typer(theory, name="theory", rich_help_panel=ABOUT)
 
 VARIANTS = ("measured", "proved", "stated", "practical")
 
@@ -48,7 +48,7 @@ def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
     """Rebuild the report from the content of its folder."""
     from stormpg.theory import findings, laboratory
 
-    size = laboratory.size_of(about, workspace.root / ABOUT)
+    size = laboratory.size_of(about, workspace.root / DESCRIPTION)
     show(findings.report(workspace, size, [this_command()]), workspace.root, as_json)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from stormpg.cli.base import Config, Json, Out, app, finish, flag, with_settings
+from stormpg.cli.base import BUDGET, FILES, OUTSIDE, TRAINING, Config, Json, Out, app, file_option, finish, flag, with_settings
 from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.report.terminal import out, progress_bar, table
@@ -19,33 +19,41 @@ from stormpg.runs.run_folder import ITERATES
 from stormpg.runs.table import WINDOW
 from stormpg.train import train as run_training
 
-Seconds = Annotated[float, typer.Option(min=0, help="Maximum seconds between two checkpoints in --out.")]
-Iterations = Annotated[int | None, typer.Option(min=1, help="Maximum iterations between two checkpoints in --out.")]
-Logs = Annotated[list[str] | None, typer.Option("--log", help="tensorboard, wandb, mlflow or csv; may be given several times.")]
+Seconds = Annotated[
+    float,
+    typer.Option(min=0, metavar="NUMBER", help="Maximum seconds between two checkpoints in --out.", rich_help_panel=FILES),
+]
+Iterations = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="INTEGER", help="Maximum iterations between two checkpoints.", rich_help_panel=FILES),
+]
+Logs = Annotated[
+    list[str] | None, file_option("--log", "tensorboard, wandb, mlflow or csv; may be given several times.", "NAME")
+]
 
 
-@app.command("train")
+@app.command("train", rich_help_panel=TRAINING)
 @with_settings
 def train_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [window-npg]")] = None,
+    algorithm: Annotated[str | None, flag("algorithm", str, "See `stormpg list`. (default: window-npg)", BUDGET)] = None,
     trajectories: Annotated[
-        str | None, flag("trajectories", int, "Budget of each seed, large batches included. [4000]")
+        str | None, flag("trajectories", int, "Budget of each seed, large batches included. (default: 4000)", BUDGET)
     ] = None,
-    steps: Annotated[str | None, flag("steps", int, "Budget of each seed in environment steps. [none]")] = None,
-    seeds: Annotated[str | None, flag("seeds", int, "Number of seeds. [30]")] = None,
-    seed: Annotated[str | None, flag("seed", int, "The first seed. [0]")] = None,
+    steps: Annotated[str | None, flag("steps", int, "Budget of each seed in environment steps.", BUDGET)] = None,
+    seeds: Annotated[str | None, flag("seeds", int, "Number of seeds. (default: 30)", BUDGET)] = None,
+    seed: Annotated[str | None, flag("seed", int, "The first seed. (default: 0)", BUDGET)] = None,
     horizon: Annotated[
-        str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
+        str | None, flag("horizon", int, "Maximum steps of an episode. (default: the environment's)", BUDGET)
     ] = None,
-    async_envs: Annotated[bool | None, typer.Option("--async-envs", help="gym: one process for each environment.")] = None,
-    env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: maximum seconds of a step.")] = None,
+    async_envs: Annotated[bool | None, flag("async_envs", bool, "gym: one process for each environment.", OUTSIDE)] = None,
+    env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: maximum seconds of a step.", OUTSIDE)] = None,
     rollout_workers: Annotated[
-        str | None, flag("rollout_workers", int, "gym: number of Ray actors that play episodes.")
+        str | None, flag("rollout_workers", int, "gym: number of Ray actors that play episodes.", OUTSIDE)
     ] = None,
     config: Config = None,
     folder: Out = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Resume the run in this folder.")] = None,
+    resume: Annotated[Path | None, file_option("--resume", "Resume the run in this folder.")] = None,
     checkpoint_seconds: Seconds = SECONDS,
     checkpoint_iterations: Iterations = None,
     log: Logs = None,
@@ -70,6 +78,7 @@ def train_command(
     else:
         job = Job(flags, config)
         arguments = job.arguments()
+        out.print(job.words(), highlight=False)
     folder = folder if resume is None else resume
     label = f"{arguments['algorithm'][0].name} on {arguments['env'].name}"
     with open_logs(log or (), folder) as logs, progress_bar(label) as show:
@@ -115,7 +124,7 @@ def show_result(result: Result, folder: Path | None) -> None:
         out.print(f"Written to {folder}", highlight=False)
 
 
-@app.command("evaluate")
+@app.command("evaluate", rich_help_panel=TRAINING)
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes for each policy.")] = 100,

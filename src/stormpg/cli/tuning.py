@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from stormpg.algorithms import ALGORITHMS, make_algorithm
-from stormpg.algorithms.ranges import Range
-from stormpg.cli.base import Config, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
+from stormpg.algorithms.settings import Choices, Range
+from stormpg.cli.base import TRAINING, Config, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
 from stormpg.errors import InputError, choose
 from stormpg.paper import settings_for
 from stormpg.policies.descriptions import describe_policy
@@ -30,19 +30,21 @@ from stormpg.studies.workspace import Workspace
 from stormpg.tune.objective import objective as objective_of
 from stormpg.tune.packed_trials import check, parted
 from stormpg.tune.plan import Problem, Search, from_about
-from stormpg.tune.space import Choices, read_space, space_for
+from stormpg.tune.space import read_space, space_for
 
 DATABASE = "study.db"
 
 
-@app.command("tune")
+@app.command("tune", rich_help_panel=TRAINING)
 @with_settings
 def tune_command(
     env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. [window-npg]")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. (default: window-npg)")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Number of settings to try, including pruned ones.")] = 64,
-    seeds: Annotated[str | None, flag("seeds", int, "Seeds of each trial, run as one batch. [16]")] = None,
-    trajectories: Annotated[str | None, flag("trajectories", int, "Budget of a trial that is not pruned. [500]")] = None,
+    seeds: Annotated[str | None, flag("seeds", int, "Seeds of each trial, run as one batch. (default: 16)")] = None,
+    trajectories: Annotated[
+        str | None, flag("trajectories", int, "Budget of a trial that is not pruned. (default: 500)")
+    ] = None,
     objective: Annotated[str, typer.Option(help="area, last or threshold; each is an IQM over seeds.")] = "area",
     threshold: Annotated[float | None, typer.Option(help="The return to reach, for --objective threshold.")] = None,
     space: Annotated[Path | None, typer.Option("--space", help="TOML file with the search space.")] = None,
@@ -51,7 +53,7 @@ def tune_command(
     fresh_seeds: Annotated[
         int, typer.Option(min=2, help="Seeds of the final runs, with the best and the default setting.")
     ] = 30,
-    seed: Annotated[str | None, flag("seed", int, "Seed of the sampler. [0]")] = None,
+    seed: Annotated[str | None, flag("seed", int, "Seed of the sampler. (default: 0)")] = None,
     horizon: Annotated[
         str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
     ] = None,

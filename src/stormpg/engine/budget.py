@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from jax import Array
 
 LIMIT = 2**31 - 1  # of counts, which have 32 bits; as a budget it means no limit
+TRAJECTORIES = 4000  # the default budget, if no steps are given
 
 
 class Budget(NamedTuple):

@@ -14,11 +14,13 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, check_type, make_algorithm
+from stormpg.algorithms.settings import Setting
+from stormpg.engine.budget import TRAJECTORIES
 from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest, shown
 from stormpg.files import reading, write_text
 from stormpg.paper import settings_for
-from stormpg.policies.constructors import policy_of_algorithm
+from stormpg.policies.constructors import KINDS, policy_of_algorithm
 
 RUN_OPTIONS: dict[str, type] = {
     "env": str,
@@ -30,6 +32,13 @@ RUN_OPTIONS: dict[str, type] = {
     "horizon": int,
 }
 POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float, "learn_sigma": bool, "normalise": bool}
+POLICY_SETTINGS = {
+    "policy": Setting("kind of policy; by default the one that fits the environment", values=", ".join(KINDS)),
+    "hidden": Setting("sizes of the hidden layers, such as 64,64"),
+    "sigma": Setting("standard deviation of a Gaussian policy", "σ"),
+    "learn_sigma": Setting("learn σ"),
+    "normalise": Setting("normalise observations by their running mean and deviation"),
+}
 OUTSIDE_OPTIONS: dict[str, type] = {"async_envs": bool, "env_timeout": float}  # for environments outside JAX
 DEFAULTS: dict[str, Any] = {"algorithm": DEFAULT, "seeds": 30, "seed": 0}
 
@@ -103,6 +112,18 @@ class Job:
     def settings(self) -> dict[str, Any]:
         """The settings of the algorithm and the policy that were given explicitly."""
         return {name: value for name, value in self.own.items() if name in algorithm_options() | POLICY_OPTIONS}
+
+    def words(self) -> str:
+        """What will be run, in one line: settings that were given, those of the paper's tables, and defaults."""
+        name, settings = self.algorithm.name, self.algorithm.settings
+        tables = settings_for(self.env.name, name).keys() - self.own.keys()
+        shown = ", ".join(
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in settings.items()
+        )
+        budget = [f"{self.steps} steps"] if self.steps else []
+        budget += [f"{self.trajectories or TRAJECTORIES} trajectories"] if self.trajectories or not self.steps else []
+        source = f" ({', '.join(k for k in settings if k in tables)}: the paper's table)" if tables else ""
+        return f"{name} on {self.env.name}, {self.seeds} seeds of {' or '.join(budget)}: {shown}{source}."
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `train`."""

@@ -4,35 +4,22 @@ import inspect
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stormpg.algorithms import ALGORITHMS, check_type
-from stormpg.algorithms.ranges import Range, float_ranges
+from stormpg.algorithms.settings import Choices, Range, tuned_values
 from stormpg.errors import InputError, nearest, shown
 from stormpg.files.reading import read_toml
 from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
 
-
-class Choices(NamedTuple):
-    """A list of values. Each value of a setting that is not a float is another shape, with its own compiled program."""
-
-    values: tuple[Any, ...]
-
-
 Space = Mapping[str, Range | Choices]
 
-# Few batch sizes, because each needs its own compiled program.
-SIZES: Space = {"S0": Choices((10, 25)), "B": Choices((5, 10)), "m": Choices((3, 10))}
-PLAIN: Space = {"S0": Choices((5, 10, 25))}  # for algorithms whose batches all have S0 trajectories
 GAUSSIAN: Space = {"sigma": Range(0.1, 1.0, log=True)}
 
 
 def space_for(algorithm: str, gaussian: bool) -> dict[str, Range | Choices]:
     """The default space of an algorithm; `gaussian`: its policy has a σ that is not learned."""
-    settings = inspect.signature(ALGORITHMS[algorithm]).parameters
-    sizes = SIZES if "B" in settings else PLAIN
-    own = {name: values for name, values in sizes.items() if name in settings}
-    return {**float_ranges(algorithm), **own, **(GAUSSIAN if gaussian else {})}
+    return {**tuned_values(algorithm), **(GAUSSIAN if gaussian else {})}
 
 
 def read_space(file: Path, algorithm: str) -> dict[str, Range | Choices]:
