@@ -9,7 +9,7 @@ import numpy as np
 from stormpg.errors import InputError
 from stormpg.report.escaping import for_matplotlib
 from stormpg.report.figures import save
-from stormpg.report.palette import COLOURS, styles
+from stormpg.report.palette import COLOURS, styles, width
 
 COLUMNS = 3
 MOST = 60  # maximum number of panels of a figure, and of rows or columns of a grid
@@ -57,9 +57,8 @@ def lines(axes: Any, chart: Mapping[str, Any]) -> None:
         marker = "o" if len(x) < 20 else None
         if series.get("points"):
             marker, dash = "o", "none"
-        axes.plot(
-            x, y, linestyle=dash, color=colour, label=for_matplotlib(series["name"]), linewidth=1.8, marker=marker, markersize=4
-        )
+        look = {"linestyle": dash, "color": colour, "linewidth": width(series["name"]), "marker": marker, "markersize": 4}
+        axes.plot(x, y, label=for_matplotlib(series["name"]), **look)
         if "low" in series:
             axes.fill_between(x, numbers(series["low"]), numbers(series["high"]), color=colour, alpha=0.16, linewidth=0)
     if chart.get("level") is not None:

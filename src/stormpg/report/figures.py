@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stormpg.report.escaping import for_matplotlib
-from stormpg.report.palette import styles
+from stormpg.report.palette import SUBJECT, styles, width
 
 
 def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
@@ -37,7 +37,7 @@ def learning_curves(
             if (curve := algorithm["curves"].get(protocol)) is None:
                 continue
             estimate, low, high = (np.array(curve[key], dtype=float) for key in ("estimate", "low", "high"))
-            axes.plot(grid, estimate, dash, color=colour, linewidth=1.8)
+            axes.plot(grid, estimate, dash, color=colour, linewidth=width(name), zorder=3 if name == SUBJECT else 2)
             axes.fill_between(grid, low, high, color=colour, alpha=0.16, linewidth=0)
             ends.append((name, colour, estimate))
         if env["ceiling"] is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from stormpg.report.palette import COLOURS, PAGE_DASHES
+from stormpg.report.palette import COLOURS, PAGE_DASHES, SUBJECT
 from stormpg.report.tables import multiplicity
 
 # The CSS class of a verdict, and a symbol so that it does not depend on colour alone.
@@ -39,7 +39,7 @@ def write_page(data: Mapping[str, Any], file: Path) -> None:
         settings=settings(data),
         commands=commands(data),
         notes=notes(data),
-        data=embedded({**data, "palette": {"colours": COLOURS, "dashes": PAGE_DASHES}}),
+        data=embedded({**data, "palette": {"colours": COLOURS, "dashes": PAGE_DASHES, "subject": SUBJECT}}),
         library=library,
         script=script,
     )

@@ -15,6 +15,8 @@ STYLES = (
     ("#56B4E9", "--"),
     ("#8A8A8A", "-."),
 )
+SUBJECT = "storm-pg"  # what the reports are about: its line is the heaviest, and above the others
+WIDTH, SUBJECT_WIDTH = 1.6, 3.0
 COLOURS = [colour for colour, _ in STYLES]
 PAGE_DASHES = ["solid", "dash", "dashdot", "dot", "solid", "dash", "longdashdot"]  # the same, as the page names them
 
@@ -22,3 +24,8 @@ PAGE_DASHES = ["solid", "dash", "dashdot", "dot", "solid", "dash", "longdashdot"
 def styles(count: int) -> list[tuple[str, str]]:
     """The colour and the line style of each of `count` lines."""
     return list(itertools.islice(itertools.cycle(STYLES), count))
+
+
+def width(name: str) -> float:
+    """The width of the line of an algorithm."""
+    return SUBJECT_WIDTH if name == SUBJECT else WIDTH

@@ -162,7 +162,7 @@ function band(name, x, low, high) {
 function line(name, x, y, customdata) {
   const { colour, dash } = styles.get(name);
   const hover = { customdata, hovertemplate: "%{customdata}" };
-  return { x, y, name: safe(name), legendgroup: name, mode: "lines", line: { color: colour, dash, width: 2.5 }, meta: "estimate", ...hover };
+  return { x, y, name: safe(name), legendgroup: name, mode: "lines", line: { color: colour, dash, width: name === data.palette.subject ? 4 : 2 }, meta: "estimate", ...hover };
 }
 
 const curve = (name, x, { estimate, low, high }) => [
