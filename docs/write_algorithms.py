@@ -50,7 +50,7 @@ def parts(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
         scale = "" if tracker.scale is None else "γ "
         yield "tracker", f"g_t = α_t d(ξ_t) + (1 − α_t) [ c + {scale}Δ ], with (ξ_ref, c) of {reference}"
         yield "transport", words(tracker.carrier)
-        yield "α_t", words(tracker.rates) if tracker.rates is not None else f"{float(tracker.alpha):g}"
+        yield ("α_t", f"{float(tracker.alpha):g}") if tracker.rates is None else ("rule for α_t and η_t", words(tracker.rates))
     else:
         yield "tracker", words(tracker)
     yield "schedule", words(algorithm.schedule)
@@ -88,7 +88,8 @@ def measured(name: str, scores: Data, claims: Any) -> list[str]:
         return ["Not in the comparison of the family; see [the reproduction](../reproduce.md)."]
     shown = [one for one in dict.fromkeys((name, *REFERENCES))]
     heads = ["task", *(f"{one}, {words}" for one in shown for words in ("published", "tuned"))]
-    cell = lambda one, part, env: f"{scores['scores'][part][one][env][0]:.2f}"
+    two = lambda number: f"{number:.2f}".replace("-0.00", "0.00")
+    cell = lambda one, part, env: two(scores["scores"][part][one][env][0])
     envs = list(scores["scores"]["tuned"][name])
     rows = [[env, *(cell(one, part, env) for one in shown for part in ("given", "tuned"))] for env in envs]
     means = [f"{scores['means'][part][one][0]:.2f}" for one in shown for part in ("given", "tuned")]
@@ -156,10 +157,18 @@ def draw(name: str, curves: Data, file: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(curves) :]:
         axes.axis("off")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False, fontsize=9)
     figure.supxlabel("trajectories sampled", fontsize=8)
     figure.supylabel("return, IQM and 95 % interval", fontsize=8)
-    figure.savefig(file, dpi=75)
+    figure.savefig(file, dpi=85)
+    shrink(file)
+
+
+def shrink(file: Path) -> None:
+    """Reduce a picture to 64 colours."""
+    from PIL import Image
+
+    Image.open(file).convert("RGB").quantize(64).save(file, optimize=True)
 
 
 def stored(name: str) -> Any:
@@ -170,7 +179,12 @@ def stored(name: str) -> Any:
 def main() -> None:
     if len(sys.argv) > 1:
         for name in RESULTS:
-            shutil.copy(Path(sys.argv[1]) / name, STORED / name)
+            source, target = Path(sys.argv[1]) / name, STORED / name
+            if name.endswith(".json"):
+                target.write_text(json.dumps(json.loads(source.read_text("utf-8")), separators=(",", ":")) + "\n", "utf-8")
+            else:
+                shutil.copy(source, target)
+                shrink(target)
     scores, claims, curves = (stored(name) for name in RESULTS[:3])
     for file, text in summaries(scores, claims).items():
         file.write_text(text, encoding="utf-8")

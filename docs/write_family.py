@@ -32,30 +32,40 @@ def listed(names: Any) -> str:
     return f"{', '.join(some)} and {last}" if some else last
 
 
+def outcome(scores: Data, part: str, words: str) -> str:
+    """The scores under one protocol, and how many successors gain over both references, in a sentence."""
+    means, gains = scores["means"][part], scores["gains"][part]
+    successors = [name for name in means if name in SUCCESSORS]
+    lowest, highest = min(means[n][0] for n in successors), max(means[n][0] for n in successors)
+    parts = []
+    for reference in REFERENCES:
+        found = {v: [n for n in successors if verdict_of(gains[n][reference]) == v] for v in (GAINS, OPEN, LOSES)}
+        gaining = listed(found[GAINS]) if found[GAINS] else "none"
+        verb = "gain" if len(found[GAINS]) > 1 else "gains"
+        whom = "the default" if reference == DEFAULT else "STORM-PG"
+        clear = f"{len(found[OPEN])} show{'s' * (len(found[OPEN]) == 1)} no clear difference"
+        parts.append(f"over {whom} {gaining} {verb}, {clear} and {len(found[LOSES])} lose")
+    return (
+        f"{words} they score {lowest:.2f} to {highest:.2f}, STORM-PG {means[STORM][0]:.2f} and the default of the library "
+        f"{means[DEFAULT][0]:.2f}: {'; '.join(parts)}."
+    )
+
+
 def paragraph(scores: Data, claims: Any) -> str:
     """The comparison in a few sentences, for README and docs/family.md."""
-    means, gains = scores["means"]["tuned"], scores["gains"]["tuned"]
-    successors = [name for name in means if name in SUCCESSORS]
-    over = {
-        reference: {
-            verdict: [n for n in successors if verdict_of(gains[n][reference]) == verdict] for verdict in (GAINS, OPEN, LOSES)
-        }
-        for reference in REFERENCES
-    }
-    storm, default = (over[reference] for reference in REFERENCES)
-    best = sorted(successors, key=lambda name: -means[name][0])[:3]
-    say = lambda names: f"{len(names)} ({listed(names)})" if names else "none"
-    tested = [claim["results"]["tuned"]["verdict"] for claim in claims if "tuned" in claim["results"]]
+    successors = [name for name in scores["means"]["tuned"] if name in SUCCESSORS]
     envs = next(iter(scores["scores"]["tuned"].values()))
-    count = {verdict: tested.count(verdict) for verdict in ("holds", "does not hold", "cannot be told")}
+    counts = []
+    for key, words in (("all", "with published settings"), ("tuned", "tuned")):
+        tested = [claim["results"][key]["verdict"] for claim in claims if key in claim["results"]]
+        count = {verdict: tested.count(verdict) for verdict in ("holds", "does not hold", "cannot be told")}
+        numbers = f"{count['holds']} hold, {count['does not hold']} do not and {count['cannot be told']} cannot be told"
+        counts.append(f"{words} {numbers}")
     return (
-        f"{len(successors)} successors on {len(envs)} tasks, each tuned with the same budget and shown on fresh seeds, score "
-        f"between {min(means[n][0] for n in successors):.2f} and {max(means[n][0] for n in successors):.2f} (STORM-PG "
-        f"{means[STORM][0]:.2f}, the default of the library {means[DEFAULT][0]:.2f}; 0 is where STORM-PG starts, 1 the best "
-        f"return of a task). Over STORM-PG, {say(storm[GAINS])} gain, {len(storm[OPEN])} show no clear difference and "
-        f"{len(storm[LOSES])} lose. Over the default, {say(default[GAINS])} gain, {len(default[OPEN])} show no clear "
-        f"difference and {len(default[LOSES])} lose. The best are {listed(best)}. Of {len(tested)} claims of their authors, "
-        f"{count['holds']} hold, {count['does not hold']} do not, and {count['cannot be told']} cannot be told."
+        f"{len(successors)} successors on {len(envs)} tasks; 0 is where STORM-PG starts, 1 the best return of a task. "
+        f"{outcome(scores, 'given', 'With published settings, or else defaults,')} "
+        f"{outcome(scores, 'tuned', 'If all are tuned with the same small budget and shown on fresh seeds,')} "
+        f"Of the claims of their authors, {'; '.join(counts)}."
     )
 
 

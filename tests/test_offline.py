@@ -11,6 +11,7 @@ from stormpg import estimators, steps
 from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError
 from stormpg.steps.offline import bound
+from stormpg.theory import enumeration
 from stormpg.trajectories import Batch, discounted
 
 GAMMA = 0.95
@@ -63,6 +64,20 @@ def test_without_a_penalty_it_begins_along_reinforce(sampled):
     expected = here.estimate(here.params, batch).gradient
     for x, y in zip(jax.tree.leaves(ascent(here.params)), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5 * float(jnp.abs(y).max()))
+
+
+def test_the_weighted_return_and_its_gradient_are_unbiased(float64):
+    """Over all batches of two of the smallest chain, at parameters that did not sample them."""
+    every, policy = enumeration.small_chain(2), stormpg.softmax_table(3, 2)
+    there, here = ({"logits": jnp.asarray(np.random.default_rng(seed).normal(size=(3, 2)))} for seed in (0, 1))
+    taken, chance = enumeration.sampled_by(policy, there, every)
+    at = Here(jax.random.key(0), jnp.asarray(0), there, policy, estimators.reinforce(GAMMA, "none"), True, 2)
+    step = steps.offline(0.1, 1 - 1e-16, GAMMA, self_normalised=False)  # without a penalty
+    both = lambda batch: tuple(function(here) for function in step.on(at, Batch(batch, there)))
+    value, slope = enumeration.expectation_over_batches(both, taken, chance, 2)
+    objective = lambda params: enumeration.objective(policy, params, every, GAMMA)
+    np.testing.assert_allclose(value, objective(here), atol=1e-7)
+    np.testing.assert_allclose(slope["logits"], jax.grad(objective)(here)["logits"], atol=1e-7)
 
 
 @pytest.mark.parametrize("eta", [0.01, 100.0])

@@ -31,6 +31,7 @@ NOTES = (
     "the seeds of each algorithm on each task.",
     f"Tolerance: the share of configurations of a tuning with a score at most {NEAR} below the best of the algorithm, on the "
     "tasks in JAX. It depends on the ranges, which are wider than those a careful user would try.",
+    "Policies: window-npg recommends its own, with a learned σ; all others have the library's default, with σ = 1.",
     "REINFORCE, PGT and SVRPO, which the paper also compares, are in `stormpg reproduce --full`.",
 )
 

@@ -10,7 +10,7 @@ weights, mixtures or Hessian-vector products, too. For the others the two parts 
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -49,7 +49,11 @@ SETTINGS |= SUCCESSORS
 WITHOUT_WEIGHTS = ("hapg", "harpg", "n-harpg", "sharp", "n-pg-igt")
 OF_A_LENGTH = ("hapg", "n-harpg", "sharp", "n-pg-igt")  # steps whose length does not depend on that of g
 LONGER = 10  # times the first step of the others, as most of them decrease
-ADAPTIVE = ("storm-plus", "meta-storm")  # η is a factor of a rule, and has its default
+# The rules of STORM+ and META-STORM divide by these functions of ‖d‖² in the first step.
+RULES: dict[str, Callable[[float], float]] = {
+    "storm-plus": lambda square: (square * (1 + square) ** (2 / 3)) ** (1 / 3),
+    "meta-storm": lambda square: (1 + square) ** (1 / 4),
+}
 POINTS = 60  # number of points of a curve in the report
 
 
@@ -65,8 +69,10 @@ def exact_problem(kind: str, seed: int) -> tuple[Family, Any, float]:
 
 
 def step_size(name: str, eta: float, slope: float) -> dict[str, float]:
-    """η of a method, from that of plain steps and ‖∇L(ξ_0)‖."""
-    return {} if name in ADAPTIVE else {"eta": LONGER * eta * slope if name in OF_A_LENGTH else eta}
+    """η of a method, from that of plain steps and ‖∇L(ξ_0)‖. The first step of a rule is as long as a plain one."""
+    if name in RULES:
+        return {"eta": eta * RULES[name](slope**2)}
+    return {"eta": LONGER * eta * slope if name in OF_A_LENGTH else eta}
 
 
 def method(name: str, family: Family, eta: float, slope: float) -> Algorithm:
