@@ -1,7 +1,7 @@
 # Two targets do everything on a machine with Python and make. Both create .venv themselves.
 #   make reproduce   the paper's experiments: tables and verdicts in the terminal, figures and a page in results/
 #   make test        lint, types and all tests
-# During development: make check (lint, types and the fast tests), make bench (after make peers), make clean.
+# During development: make check (lint, types and the fast tests), make docs (the site), make bench (after make peers), make clean.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +10,7 @@ JOBS ?= 2
 # Do not compile modules at installation: most of them are never imported.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: reproduce test check all-tests fast-tests lint browser database bench versions adapters peers clean
+.PHONY: reproduce test check all-tests fast-tests lint browser database docs bench versions adapters peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
@@ -40,6 +40,10 @@ browser:
 # A search is tested on a real PostgreSQL server if it can be installed. It depends on browser because apt cannot run twice.
 database: browser
 	ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; } > /dev/null 2>&1 || true
+
+# The site, in site/. A warning is an error.
+docs: .venv/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: .venv/installed-dev
 	$(BIN)/stormpg bench $(ARGS)
@@ -84,4 +88,4 @@ peers: .peers/installed .peers-jax/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .versions .adapters .peers .peers-jax .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results
+	rm -rf .venv .versions .adapters .peers .peers-jax .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist results site

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.write_family import DOCS, summaries, table
+from docs.write_family import DOCS, marked, summaries, table
 
 from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm
 from stormpg.algorithms.settings import SETTINGS, Choices, Range, tuned_values
@@ -136,6 +136,22 @@ def page(name: str, scores: Data, claims: Any) -> str:
     )
 
 
+def index() -> str:
+    """The list of all pages."""
+    rows = []
+    for name, constructor in ALGORITHMS.items():
+        about = " ".join((inspect.getdoc(constructor) or "").split("\n\n")[0].split())
+        rows.append((f"[{name}](algorithms/{name}.md)", about))
+    return table(("algorithm", "in a sentence"), rows)
+
+
+def texts(scores: Data, claims: Any) -> dict[Path, str]:
+    """All files that are written, with their content."""
+    pages = {PAGES / f"{name}.md": page(name, scores, claims) for name in ALGORITHMS}
+    listed = DOCS / "algorithms.md"
+    return {**pages, listed: marked(listed.read_text(encoding="utf-8"), "pages", index()), **summaries(scores, claims)}
+
+
 def draw(name: str, curves: Data, file: Path) -> None:
     """Draw the tuned curves of an algorithm and of both references on all tasks."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -186,11 +202,10 @@ def main() -> None:
                 shutil.copy(source, target)
                 shrink(target)
     scores, claims, curves = (stored(name) for name in RESULTS[:3])
-    for file, text in summaries(scores, claims).items():
+    for file, text in texts(scores, claims).items():
         file.write_text(text, encoding="utf-8")
-    for name in ALGORITHMS:
-        (PAGES / f"{name}.md").write_text(page(name, scores, claims), encoding="utf-8")
-        if len(sys.argv) > 1 and name in scores["means"]["tuned"]:
+    if len(sys.argv) > 1:
+        for name in scores["means"]["tuned"]:
             draw(name, curves, PAGES / f"{name}.png")
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -101,3 +102,33 @@ LONGEST = ("test_reproduce_in_small", "test_the_whole_laboratory_in_small", "tes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest tests first, so that the workers finish at about the same time."""
     items.sort(key=lambda item: not item.name.startswith(LONGEST))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A headless browser that makes no network requests by itself."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("chromium and chromedriver are not on this machine: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    profile = tmp_path_factory.mktemp("profile")
+    quiet = "first-run background-networking component-update sync"
+    for flag in (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        f"--user-data-dir={profile}",
+        "--window-size=1280,900",
+    ):
+        options.add_argument(flag)
+    for name in quiet.split():
+        options.add_argument(f"--{'no' if name == 'first-run' else 'disable'}-{name}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options=options, service=Service(executable_path=driver))
+    yield opened
+    opened.quit()

@@ -15,6 +15,7 @@ from stormpg import algorithms
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("index", "start", "agent", "your-policy", "theory", "window-npg", "family")  # whose Python blocks run
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.py")), ids=lambda f: f.name)
@@ -44,19 +45,20 @@ def test_python_in_the_readme(monkeypatch, tmp_path):
     monkeypatch.setattr(stormpg.Agent, "learn", few)
     real = stormpg.train
     monkeypatch.setattr(stormpg, "train", lambda *a, **k: real(*a, **{**k, "trajectories": 20, "seeds": 8, "horizon": 5}))
-    pages = ("README.md", "docs/agent.md", "docs/theory.md", "docs/window-npg.md", "docs/family.md")
+    pages = ("README.md", *(f"docs/{name}.md" for name in PAGES))
     for block in [block for page in pages for block in blocks(page, "python")]:
         exec(compile(block, "README.md", "exec"), {})
 
 
-def test_commands_in_the_readme(monkeypatch, tmp_path):
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_commands_of_a_page(monkeypatch, tmp_path, page):
     """Every `stormpg` line parses and runs, with smaller budgets."""
     from stormpg import cli
 
     monkeypatch.chdir(tmp_path)
-    lines = [line.split("#")[0] for line in "".join(blocks("README.md", "")).splitlines() if line.startswith("stormpg ")]
+    lines = [line.split("#")[0] for line in "".join(blocks(page, "")).splitlines() if line.startswith("stormpg ")]
     lines = [line for line in lines if not line.startswith("stormpg theory")]  # takes minutes: see tests/theory
-    assert len(lines) >= 8
+    assert len(lines) >= 5
     for line in lines:
         words = shlex.split(line)
         small = ["--trajectories", "30", "--seeds", "2", "--horizon", "5"] if words[1] in ("train", "compare", "tune") else []

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -184,36 +183,6 @@ def results(algorithms: tuple[str, ...] = ALGORITHMS) -> dict[str, Any]:
         "commands": ["stormpg reproduce paper --seeds 10 --out results/paper --environments cartpole-continuous mountain-car"],
         "versions": {"stormpg": "0.1.0", "jax": "0.6.0", "python": "3.11.9"},
     }
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A headless browser that makes no network requests by itself."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("chromium and chromedriver are not on this machine: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    profile = tmp_path_factory.mktemp("profile")
-    quiet = "first-run background-networking component-update sync"
-    for flag in (
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        f"--user-data-dir={profile}",
-        "--window-size=1280,900",
-    ):
-        options.add_argument(flag)
-    for name in quiet.split():
-        options.add_argument(f"--{'no' if name == 'first-run' else 'disable'}-{name}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options=options, service=Service(executable_path=driver))
-    yield opened
-    opened.quit()
 
 
 @pytest.fixture(scope="module")

@@ -118,7 +118,7 @@ def grid(axes: Any, chart: Mapping[str, Any]) -> None:
         dark = np.abs(np.log(np.maximum(z, 1e-300))) > 0.6 * np.log(spread)
     axes.imshow(z, cmap=colours, norm=norm, origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(z):
-        text = f"{value:{digits}}" if np.isfinite(value) else "×"
+        text = f"{value:{digits}}".replace("-0.00", "0.00") if np.isfinite(value) else "×"
         text += "*" if "marked" in chart and chart["marked"][row][column] else ""
         ink = "white" if np.isfinite(value) and dark[row, column] else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=9, color=ink)
