@@ -131,7 +131,9 @@ def _same_run(config: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path
     if config["format"] < FORMAT:
         tell(f"{folder} is of an older version, which described a run in another way: only its settings are compared.")
         ignored |= {"identity"} if "identity" in config else {"identity", "steps"}
-    held, asked = (describe({k: v for k, v in one.items() if k not in ignored}) for one in (config, as_json(wanted)))
+    held, asked = (
+        describe({k: v for k, v in one.items() if k not in ignored}) for one in (run_folder.completed(config), as_json(wanted))
+    )
     if found := difference(held, asked):
         path, before, now = found
         raise InputError(

@@ -307,3 +307,17 @@ def test_runs_of_format_3(tmp_path):
     np.testing.assert_array_equal(resumed.columns["large"], whole.columns["large"])
     np.testing.assert_allclose(resumed.columns["return"], whole.columns["return"], rtol=1e-5)
     assert resumed.columns["trajectories"].max() == whole.columns["trajectories"].max()
+
+
+def test_a_setting_that_is_new_has_its_default_in_older_runs(tmp_path):
+    """So that a run of an earlier version is resumed, unless another value is asked for."""
+    job = {"env": "lqr", "trajectories": 80, "seeds": 2, "horizon": 3, "out": tmp_path / "run"}
+    stormpg.train(algorithm=stormpg.svrpg(), **job)
+    file = tmp_path / "run" / "config.json"
+    config = json.loads(file.read_text())
+    for settings in config["settings"]:
+        del settings["self_normalised"]
+    file.write_text(json.dumps(config))
+    assert stormpg.train(algorithm=stormpg.svrpg(), **job, resume=True).complete
+    with pytest.raises(stormpg.InputError, match="self_normalised = False; asked for True"):
+        stormpg.train(algorithm=stormpg.svrpg(self_normalised=True), **job, resume=True)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.algorithms import Algorithm, make_algorithm
+from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
 from stormpg.engine.iteration import Setup, State
 from stormpg.engine.iteration import begin as begin_state
 from stormpg.envs import as_environment
@@ -105,6 +105,14 @@ def describe(training: Any, trajectories: int, block: int | None = None, steps: 
         },
         "device": f"{jax.default_backend()}: {jax.devices()[0].device_kind}",
     }
+
+
+def completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration whose settings include the defaults of settings that the algorithm did not have when it was written."""
+    if config["algorithm"] not in ALGORITHMS:
+        return dict(config)
+    defaults = plain(make_algorithm(config["algorithm"]).settings)
+    return {**config, "settings": [settings and {**defaults, **settings} for settings in config["settings"]]}
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:

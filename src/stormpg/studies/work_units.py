@@ -112,7 +112,7 @@ def keep_unit(unit: Unit, root: Path, content: Mapping[str, bytes]) -> None:
 
 def read_unit(unit: Unit, root: Path) -> Columns:
     """Read the table of a finished unit. Raises InputError if the folder holds another run."""
-    config, wanted = run_folder.read_config(root / unit.folder), unit.describe()
+    config, wanted = run_folder.completed(run_folder.read_config(root / unit.folder)), unit.describe()
     for name, value in wanted.items():
         if config[name] != value:
             raise InputError(
