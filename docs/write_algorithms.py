@@ -118,6 +118,7 @@ def page(name: str, scores: Data, claims: Any) -> str:
     return "\n\n".join(
         [
             f"# {name}",
+            f"In Python `stormpg.{inspect.unwrap(ALGORITHMS[name]).__name__}()`, for the command `--algorithm {name}`.",
             text,
             "## The row",
             "See [the contract](../architecture.md) for how the parts work together.",

@@ -90,4 +90,4 @@ def test_the_search_finds_an_algorithm(browser, address):
         if results:
             break
         time.sleep(0.1)
-    assert results
+    assert any("algorithms/storm-pg.html" in link for link in results), results
