@@ -10,7 +10,7 @@ JOBS ?= 2
 # Do not compile modules at installation: most of them are never imported.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: reproduce test check all-tests fast-tests lint browser database docs bench versions adapters peers clean
+.PHONY: reproduce test check all-tests fast-tests lint browser database docs package bench versions adapters peers clean
 
 reproduce: .venv/installed
 	$(BIN)/stormpg reproduce --out results $(ARGS)
@@ -44,6 +44,14 @@ database: browser
 # The site, in site/. A warning is an error.
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Wheel and source distribution in dist/, checked, and installed into an empty environment outside the repository.
+package: .venv/installed-dev
+	$(PIP) build twine
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m benchmarks.package
 
 bench: .venv/installed-dev
 	$(BIN)/stormpg bench $(ARGS)
@@ -79,7 +87,7 @@ peers: .peers/installed .peers-jax/installed
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable ".[cli,report]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
-EXTRAS = ("gym", "tune")
+EXTRAS = ("cli", "report", "gym", "tune")
 TESTING = ("pytest", "hypothesis", "equinox")  # the packages of the dev extra that the exact tests need
 SHOWN = ("jax", "numpy", "optax", "scipy", "polars", "typer", "gymnasium")
 EXACT = ("test_estimators.py", "test_trackers.py", "engine", "test_scores.py", "studies/test_statistics.py")

@@ -29,6 +29,19 @@ class PartsFailed(RuntimeError):
         self.failed = failed  # reasons, by the name of the part
 
 
+# The packages of the extras that many modules import; others say themselves what they need.
+EXTRAS = {
+    **dict.fromkeys(("typer", "rich", "tomli_w"), "cli"),
+    **dict.fromkeys(("scipy", "matplotlib", "plotly", "PIL"), "report"),
+}
+
+
+def extra_for(error: ModuleNotFoundError) -> str | None:
+    """What to install for a missing package; None if it is not of an extra."""
+    package = (error.name or "").partition(".")[0]
+    return f'{package} is not installed: pip install "stormpg[{EXTRAS[package]}]".' if package in EXTRAS else None
+
+
 def shown(value: Any, most: int = 80) -> str:
     """A value for an error message: its `repr`, without control characters, cut to one line."""
     text = repr(value[: most + 1] if isinstance(value, str | bytes | list | tuple) else value)

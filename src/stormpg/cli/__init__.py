@@ -9,7 +9,7 @@ from typing import Any
 
 from stormpg.cli import about, bench, render, report, studies, theory, training, tuning
 from stormpg.cli.base import Interrupted, app
-from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning
+from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning, extra_for
 from stormpg.machine.stopping import Terminated, terminate
 from stormpg.machine.xla import ask_fast_loops, keep_programs
 from stormpg.report.terminal import err, out
@@ -36,6 +36,11 @@ def main() -> None:
     except OSError as error:  # a name that is too long, a full disk, a folder without read permission
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}. Give another file or folder, or free some disk space.")
+    except ModuleNotFoundError as error:
+        hint = extra_for(error)
+        if hint is None:
+            raise
+        fail(hint)
     except Exception as error:
         if not hasattr(error, "format_message"):  # only errors of the command-line parser have it
             raise

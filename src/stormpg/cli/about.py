@@ -45,23 +45,12 @@ def describe_space(space: Any) -> str:
 @app.command("doctor", rich_help_panel=ABOUT)
 def doctor_command(as_json: Json = False) -> None:
     """Show versions and devices, and which packages are missing."""
-    required = (
-        "jax",
-        "jaxlib",
-        "optax",
-        "numpy",
-        "safetensors",
-        "polars",
-        "rich",
-        "typer",
-        "scipy",
-        "matplotlib",
-        "plotly",
-        "pillow",
-        "filelock",
-        "tomli-w",
-    )
+    required = ("jax", "jaxlib", "optax", "numpy", "safetensors", "polars", "filelock", "rich", "typer", "tomli-w")
     optional = {
+        "scipy": "studies and reports",
+        "matplotlib": "figures",
+        "plotly": "pages of reports",
+        "pillow": "films",
         "gymnasium": "environments outside JAX",
         "equinox": "custom networks as modules",
         "box2d": "rllab's physics engine",
