@@ -78,7 +78,6 @@ def train_command(
     else:
         job = Job(flags, config)
         arguments = job.arguments()
-        out.print(job.words(), highlight=False)
     folder = folder if resume is None else resume
     label = f"{arguments['algorithm'][0].name} on {arguments['env'].name}"
     with open_logs(log or (), folder) as logs, progress_bar(label) as show:
@@ -91,6 +90,8 @@ def train_command(
             logs=logs,
             rollout_workers=workers,
         )
+    if resume is None:
+        out.print(job.words(), highlight=False)
     show_result(result, folder)
     finish(as_json, run_folder.summary(result))
 

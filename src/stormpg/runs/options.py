@@ -114,7 +114,7 @@ class Job:
         return {name: value for name, value in self.own.items() if name in algorithm_options() | POLICY_OPTIONS}
 
     def words(self) -> str:
-        """What will be run, in one line: settings that were given, those of the paper's tables, and defaults."""
+        """What is run, in one line: settings that were given, those of the paper's tables, and defaults."""
         name, settings = self.algorithm.name, self.algorithm.settings
         tables = settings_for(self.env.name, name).keys() - self.own.keys()
         shown = ", ".join(
