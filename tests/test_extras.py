@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from stormpg.errors import extra_for
+from stormpg.errors import extra_for, legible
 
 HIDE = "import sys; sys.modules.update(dict.fromkeys({missing}, None)); sys.argv = ['stormpg', *{words}]; "
 
@@ -37,6 +37,11 @@ def test_a_report_says_what_it_needs(package, tmp_path):
     done = run([package], words)
     assert done.returncode == 2, done.stderr
     assert f'stormpg: {package} is not installed: pip install "stormpg[report]".' in done.stderr
+
+
+def test_a_missing_package_is_not_a_damaged_file():
+    with pytest.raises(ModuleNotFoundError), legible("the content of a run"):
+        raise ModuleNotFoundError("no", name="matplotlib")
 
 
 def test_other_packages_are_not_hidden():

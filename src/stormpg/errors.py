@@ -59,6 +59,8 @@ def legible(what: str) -> Iterator[None]:
     except (InputError, EnvironmentFailure, PartsFailed):
         raise
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and extra_for(error):
+            raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{what} cannot be read: {reason[:200]}") from error
 
