@@ -46,6 +46,7 @@ class Setting(NamedTuple):
         return f"{symbol}{self.meaning}{f' ({self.values})' if self.values else ''}"
 
 
+# The order is that in which `spread_out` assigns the dimensions of its sequence.
 # Few batch sizes are tuned, because each needs its own compiled program.
 SETTINGS: dict[str, Setting] = {
     "eta": Setting("step size", "η", Around()),
@@ -68,8 +69,8 @@ SETTINGS: dict[str, Setting] = {
     "damping": Setting("added to the diagonal of the Fisher matrix"),
     "K": Setting("number of batches in the window"),
     "lam": Setting("λ of generalised advantage estimation", "λ"),
-    "critic_share": Setting("prior share of the estimate with a value function", "", Range(0.1, 0.9)),
     "kappa": Setting("trust region in nats for an episode", "κ", Range(0.3, 10.0, log=True)),
+    "critic_share": Setting("prior share of the estimate with a value function", "", Range(0.1, 0.9)),
     "c": Setting("factor of the rule for α", "", Around()),
     "w": Setting("constant in the rule for η", "", Range(1.0, 100.0, log=True)),
     "k": Setting("numerator of the share of a mirror step that is taken"),

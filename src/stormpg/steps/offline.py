@@ -10,9 +10,9 @@ from stormpg.contract import Here, Tracked
 from stormpg.errors import InputError
 from stormpg.pytrees import Tree, add, as_float, check_positive, norm, record, static
 from stormpg.scores import log_probs_in_blocks, score_sum
+from stormpg.steps.maps import SMALLEST
 from stormpg.trajectories import Batch, discounted
 
-SMALLEST = 1e-30  # instead of a norm of 0
 LONGER, SHORTER = 2.0, 0.25  # factors of the length of the next attempt, after one that was better or worse
 
 
