@@ -11,15 +11,17 @@ import numpy as np
 from stormpg import files
 from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.page import write_page
+from stormpg.report.palette import styles_of
 from stormpg.report.tables import markdown
 from stormpg.runs.table import mean_return
+from stormpg.statistics import interval
 from stormpg.studies.report_content import simple, versions
-from stormpg.studies.statistics import interval
 from stormpg.studies.verdicts import FAILS, HOLDS, UNCLEAR
 from stormpg.studies.workspace import Workspace
 from stormpg.theory import gap, laboratory, payoff, rates
 from stormpg.theory.inequalities import PROTOCOLS, claim, constants_table, exact_claims, lemma_charts, run_claims
 from stormpg.theory.laboratory import Size
+from stormpg.theory.summary import paragraph
 from stormpg.theory.tracking_error import SUCCESSORS, WITHOUT_WEIGHTS
 
 NOTES = (
@@ -81,9 +83,16 @@ def error_groups(size: Size) -> dict[tuple[str, ...], str]:
 def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Charts of N(ε), and a table of its slopes."""
     charts, rows = [], []
-    for way, words in (("prescribed", "settings that the theories prescribe"), ("tuned", "settings tuned equally")):
+    claimed = rates.CLAIMED | rates.SUCCESSORS
+    successors = [name for name in size.rated if name in rates.SUCCESSORS]
+    ways = {
+        "settings that the theories prescribe": ("prescribed", size.compared),
+        "settings tuned equally": ("tuned", [name for name in size.rated if name in rates.CLAIMED]),
+        "settings tuned equally, successors": ("tuned", ["storm-pg", *successors]),
+    }
+    for words, (way, names) in ways.items():
         series = []
-        for name in size.compared:
+        for name in names:
             part = found[f"rates/{way}/{name}.json"]
             bands = {
                 key: np.exp(np.mean([np.log(p[source]) for p in part["problems"]], axis=0))
@@ -96,7 +105,9 @@ def rate_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, An
             cell = f"{float(steep.estimate):.2f} ({float(steep.low):.2f} to {float(steep.high):.2f})"
             if lost := rates.undefined(part["problems"]):
                 cell += f"; undefined in {lost} of {rates.RESAMPLES} resamples"
-            rows.append([f"{name}, {way}", f"{rates.CLAIMED[name]:.2f}", cell, single, str(missing)])
+            exponent = "–" if claimed[name] is None else f"{claimed[name]:.2f}"
+            row = [f"{name}, {way}", exponent, cell, single, str(missing)]
+            rows += [row] if row not in rows else []  # STORM-PG is in both charts of tuned settings
         title = f"N(ε) with {words}"
         note = "Geometric means over the problems. A gap: not reached on every problem."
         charts.append(line_chart("Rates", title, "ε / ‖∇L(ξ₀)‖", "trajectories", "xy", series, note))
@@ -156,17 +167,18 @@ def map_charts(found: Mapping[str, Any], size: Size) -> tuple[list[dict[str, Any
                     decided[i][j] = any(ahead[-1])
         axes = {"x_name": "horizon", "x": list(size.horizons), "y_name": "system noise", "y": list(size.noises)}
         title = f"ε = {share:g} ‖∇L(ξ₀)‖, batches of {B}"
-        marks = {"marked": decided, "note": "A star: 1 is outside the interval."}
+        marks = {"marked": decided, "star": "1 is outside the interval", "cross": "neither method reached ε"}
         about = {"section": "Where variance reduction pays", "title": title, "label": "ratio"}
         charts.append({**about, "final": z, **axes, **marks})
     better, worse = (sum(pair[i] for pair in ahead) for i in range(2))
     count = len(rows)
-    caption = (
-        f"GPOMDP's trajectories over STORM-PG's. Of {count} cells, STORM-PG is significantly ahead in {better} and behind in "
+    tally = (
+        f"Of {count} cells, STORM-PG is significantly ahead in {better} and behind in "
         f"{worse}; {len(ahead) - better - worse} are undecided, and in {count - len(ahead)} neither method reached ε"
     )
     heads = ["ε / ‖∇L(ξ₀)‖", "B", "horizon", "noise", "ratio", "interval", "never reached (GPOMDP / STORM-PG)"]
-    return charts, {"title": "Where variance reduction pays", "caption": caption, "heads": heads, "rows": rows}
+    about = {"title": "Where variance reduction pays", "caption": f"GPOMDP's trajectories over STORM-PG's. {tally}"}
+    return charts, {**about, "tally": tally, "heads": heads, "rows": rows}
 
 
 def adviser_table(found: Mapping[str, Any], size: Size) -> dict[str, Any]:
@@ -195,12 +207,14 @@ def content(found: Mapping[str, Any], size: Size, commands: Sequence[str]) -> di
     speeds, slopes = rate_charts(found, size)
     gaps, gap_table, gap_claims = gap_charts(found, size)
     cells, cell_table = map_charts(found, size)
+    claims = exact_claims(found) + run_claims(found) + gap_claims
     made: dict[str, Any] = simple(
         {
             "title": "The theory of STORM-PG, on problems whose gradient is known",
             "subtitle": f"{size.problems} random problems. Both sides of every inequality, and the measured slopes.",
+            "findings": paragraph(claims, slopes["rows"], cell_table["tally"]),
             "protocols": PROTOCOLS,
-            "claims": exact_claims(found) + run_claims(found) + gap_claims,
+            "claims": claims,
             "charts": [*lemma_charts(found), *tracking, *speeds, *gaps, *cells],
             "tables": [constants_table(found), parts, slopes, gap_table, cell_table, adviser_table(found, size)],
             "notes": list(NOTES),
@@ -222,8 +236,9 @@ def write(data: Mapping[str, Any], folder: Path) -> None:
     """Write report.html, tables.md, claims.json, and a figure for each section."""
     files.write_json(folder / "claims.json", data["claims"])
     files.write_text(folder / "tables.md", markdown(data))
+    looks = styles_of(data)
     for section in dict.fromkeys(chart["section"] for chart in data["charts"]):
         name = section.lower().replace(" ", "-")
         mine = [chart for chart in data["charts"] if chart["section"] == section]
-        draw_charts(mine, [folder / f"{name}.png", folder / f"{name}.pdf"])
+        draw_charts(mine, [folder / f"{name}.png", folder / f"{name}.pdf"], looks)
     write_page(data, folder / "report.html")

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from stormpg.algorithms import make_algorithm
-from stormpg.studies.statistics import interval
+from stormpg.statistics import interval
 from stormpg.theory import tabular
 from stormpg.theory.descent import Descent
 from stormpg.theory.problems import COMMON, FAMILY

@@ -53,7 +53,8 @@ class Size:
     batches: tuple[int, ...] = payoff.BATCHES
     grid_batches: tuple[int, ...] = lemmas.BATCHES
     methods: tuple[str, ...] = tuple(tracking_error.SETTINGS)  # methods whose tracking errors are measured
-    compared: tuple[str, ...] = rates.METHODS  # methods whose rates are measured
+    compared: tuple[str, ...] = rates.METHODS  # methods whose rates are measured with prescribed settings
+    rated: tuple[str, ...] = rates.TUNED  # methods whose rates are measured with tuned settings
     pilot: int = 100
     environments: tuple[str, ...] = tuple(ENVIRONMENTS)
     advised_seeds: int = 12
@@ -65,8 +66,8 @@ SIZES = {
     "small": Size(
         pairs=5, problems=2, grid_problems=1, seeds=2, prescribed_seeds=2, many_seeds=4, T=20, tracked=200, points=3,
         decades=0.2, prescribed=600, tuned=400, mapped=200, horizons=(2,), batches=(2,), grid_batches=(5,),
-        methods=("gpomdp", "storm-pg", "sharp", "n-pg-igt"), compared=("gpomdp", "storm-pg"), closed=1000, pilot=20,
-        environments=("chain",), advised_seeds=2,
+        methods=("gpomdp", "storm-pg", "sharp", "n-pg-igt"), compared=("gpomdp", "storm-pg"),
+        rated=("gpomdp", "storm-pg", "sharp"), closed=1000, pilot=20, environments=("chain",), advised_seeds=2,
     ),
 }  # fmt: skip
 
@@ -84,7 +85,7 @@ def measures(size: Size) -> dict[str, Callable[[], Any]]:
         made[f"lemmas/runs-{seed}.json"] = functools.partial(
             lemmas.along_runs, seed, size.many_seeds, size.T, size.grid_batches
         )
-    for name in methods:
+    for name in size.rated:
         made[f"rates/tuned/{name}.json"] = functools.partial(
             rates.by_tuning, name, size.problems, size.points, size.decades, size.seeds, size.tuned
         )
@@ -165,7 +166,11 @@ def size_of(about: Mapping[str, Any], file: Path) -> Size:
     size = as_record(Size, about, str(file), few | many)
     for env in size.environments:
         check_name(env, file)
-    for names, known in ((size.methods, tracking_error.SETTINGS), (size.compared, rates.METHODS)):
+    for names, known in (
+        (size.methods, tracking_error.SETTINGS),
+        (size.compared, rates.METHODS),
+        (size.rated, rates.TUNED),
+    ):
         for name in names:
             choose("method", name, known)
     return size

@@ -21,7 +21,7 @@ import numpy as np
 
 from stormpg.algorithms import make_algorithm
 from stormpg.envs.chain import Tables
-from stormpg.studies.statistics import percentiles
+from stormpg.statistics import percentiles
 from stormpg.theory import bounds, tabular
 from stormpg.theory.constants import Measured, along, assumed, measured
 from stormpg.theory.descent import Descent

@@ -18,7 +18,7 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs.lqr import System
-from stormpg.studies.statistics import percentiles
+from stormpg.statistics import percentiles
 from stormpg.theory.descent import Descent, Linear
 from stormpg.theory.linear import curvature, gradient
 from stormpg.theory.problems import COMMON, random_system

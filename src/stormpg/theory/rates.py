@@ -2,7 +2,8 @@
 
 Prescribed: each ε has its own settings, with σ², the smoothness l and Lemma 3's constant measured on the problem (with the
 paper's bounds the numbers are out of reach). Batches of millions of trajectories are sampled as counts. Tuned: each method
-has the same number of settings. Half of the seeds select the best one for each ε, and the other half is shown.
+has the same number of settings. Half of the seeds select the best one for each ε, and the other half is shown. Successors are
+tuned only: most of their rules depend on t instead of ε.
 """
 
 import dataclasses
@@ -15,16 +16,25 @@ import numpy as np
 
 from stormpg.algorithms import Algorithm, make_algorithm
 from stormpg.envs.chain import Tables
-from stormpg.studies.statistics import Interval, percentiles
+from stormpg.statistics import Interval, percentiles
 from stormpg.theory import tabular
 from stormpg.theory.bounds import Prescription, prescriptions
 from stormpg.theory.constants import Measured, measured
 from stormpg.theory.counts import branches
 from stormpg.theory.descent import LARGE, SMALL, Counted, Descent, sampled
 from stormpg.theory.problems import COMMON, FAMILY, problem
+from stormpg.theory.tracking_error import made, settings_of, step_size
 
 CLAIMED = {"gpomdp": -4.0, "svrpg": -10 / 3, "srvr-pg": -3.0, "storm-pg": -3.0}  # exponents of ε
 METHODS = tuple(CLAIMED)
+# Exponents that the successors' papers claim for ‖∇L‖ ≤ ε. Those of HARPG and N-HARPG are for the gap L* − L only. PAGE-PG is
+# missing: each of its runs samples another number of trajectories.
+SUCCESSORS: dict[str, float | None] = {
+    **dict.fromkeys(("hspga", "def-storm-pg", "def-srvr-pg", "tsivr-pg", "storm-plus", "meta-storm", "hapg", "sharp"), -3.0),
+    "n-pg-igt": -3.5,
+    **dict.fromkeys(("harpg", "n-harpg")),
+}
+TUNED = (*METHODS, *SUCCESSORS)
 SLOWEST_FIRST = ("svrpg", "srvr-pg", "storm-pg", "gpomdp")
 COUNTED = Counted(FAMILY.horizon, FAMILY.gamma)
 RESAMPLES = 200
@@ -39,21 +49,22 @@ def prescribed(algorithm: str, epsilon: float, constants: Measured) -> Prescript
     return prescriptions(epsilon, sigma2, gap, math.sqrt(difference), smoothness, SMALL_BATCH)[algorithm]
 
 
-def candidates(algorithm: str, constants: Measured) -> list[list[Algorithm]]:
+def candidates(algorithm: str, constants: Measured, slope: float) -> list[list[Algorithm]]:
     """Return twenty-four settings of a method, grouped by shape: six step sizes around 1/l with four shapes.
 
-    STORM-PG: three step sizes and four α with two shapes.
+    With a constant α, as STORM-PG: three step sizes and four α with two shapes. Steps that do not depend on the length of g are
+    scaled by `slope`, which is ‖∇L(ξ_0)‖ (see `step_size`).
     """
-    etas = [float(eta) / constants.smoothness for eta in np.geomspace(0.1, 10.0, 6)]
-    if algorithm == "storm-pg":
-        floats = [{"eta": eta, "alpha": alpha} for eta in etas[::2] for alpha in (0.02, 0.1, 0.3, 0.7)]
-        shapes: list[dict[str, int]] = [{"S0": 10, "B": 2}, {"S0": 50, "B": 10}]
-    else:
-        floats = [{"eta": eta} for eta in etas]
-        shapes = [{"S0": size} for size in (2, 10, 50, 200)]
-        if algorithm != "gpomdp":
-            shapes = [{"S0": S0, "B": B, "m": m} for S0, B, m in ((20, 2, 5), (50, 10, 5), (100, 5, 20), (400, 20, 20))]
-    return [[make_algorithm(algorithm, **shape, **setting, **COMMON) for setting in floats] for shape in shapes]
+    etas = [step_size(algorithm, float(eta) / constants.smoothness, slope) for eta in np.geomspace(0.1, 10.0, 6)]
+    known = settings_of(algorithm)
+    floats = [{**eta, "alpha": alpha} for eta in etas[::2] for alpha in (0.02, 0.1, 0.3, 0.7)]
+    shapes: list[dict[str, int]] = [{"S0": 10, "B": 2}, {"S0": 50, "B": 10}]
+    if not {"alpha", "S0"} <= known:
+        floats, sizes = etas, ((20, 2, 5), (50, 10, 5), (100, 5, 20), (400, 20, 20))
+        shapes = [{name: size for name, size in zip(("S0", "B", "m"), row, strict=True) if name in known} for row in sizes]
+        if not {"S0", "B"} <= known:  # all batches are equal
+            shapes = [{"S0" if "S0" in known else "B": size} for size in (2, 10, 50, 200)]
+    return [[made(algorithm, FAMILY, **shape, **setting) for setting in floats] for shape in shapes]
 
 
 def running(gradient: np.ndarray) -> np.ndarray:
@@ -190,9 +201,9 @@ def by_tuning(algorithm: str, problems: int, points: int, decades: float, seeds:
         constants = [measured(one, FAMILY.gamma, FAMILY.horizon) for one in tables]
         largest = Measured(*(max(values) for values in zip(*constants, strict=True)))
         curves: list[list[tuple[Algorithm, Curve]]] = [[] for _ in tables]
-        for group in candidates(algorithm, largest):
-            units = max(1, most // group[0].schedule.unit_size)
-            descent = Descent(FAMILY, [(one, 0.0) for one in tables], group, range(2 * seeds)).go_on(units)
+        for group in candidates(algorithm, largest, max(norms)):
+            descent = Descent(FAMILY, [(one, 0.0) for one in tables], group, range(2 * seeds))
+            descent.go_on(descent.units(most))
             for mine, means in zip(curves, running(descent["gradient"]), strict=True):
                 mine += [(one, Curve(m, descent.trajectories).thinned()) for one, m in zip(group, means, strict=True)]
     choosing, fresh = np.arange(seeds), np.arange(seeds, 2 * seeds)

@@ -21,7 +21,7 @@ from stormpg.algorithms import ALGORITHMS, Algorithm, make_algorithm
 from stormpg.contract import Moment
 from stormpg.pytrees import norm
 from stormpg.rates import Powers
-from stormpg.studies.statistics import interval
+from stormpg.statistics import interval
 from stormpg.theory import bounds, linear
 from stormpg.theory.constants import hessian_norm, measured
 from stormpg.theory.descent import Descent, Family, Linear
@@ -75,11 +75,20 @@ def step_size(name: str, eta: float, slope: float) -> dict[str, float]:
     return {"eta": LONGER * eta * slope if name in OF_A_LENGTH else eta}
 
 
+def settings_of(name: str) -> set[str]:
+    """The names of the settings of a method."""
+    return set(inspect.signature(ALGORITHMS[name]).parameters)
+
+
+def made(name: str, family: Family, **settings: Any) -> Algorithm:
+    """A method with these settings, and those that the theory assumes."""
+    common = {key: value for key, value in (COMMON | {"gamma": family.gamma}).items() if key in settings_of(name)}
+    return make_algorithm(name, **settings, **common)
+
+
 def method(name: str, family: Family, eta: float, slope: float) -> Algorithm:
     """A method with its settings for the laboratory."""
-    known = inspect.signature(ALGORITHMS[name]).parameters
-    common = {key: value for key, value in (COMMON | {"gamma": family.gamma}).items() if key in known}
-    return make_algorithm(name, **SETTINGS[name], **common, **step_size(name, eta, slope))
+    return made(name, family, **SETTINGS[name], **step_size(name, eta, slope))
 
 
 def momenta(tracker: Corrected, count: int) -> np.ndarray | None:
@@ -142,15 +151,15 @@ def along_training(kind: str, seed: int, name: str, seeds: int, most: int) -> di
     used = np.unique(window)
     means = {key: np.stack([x[:, window == w].mean(axis=1) for w in used], axis=1) for key, x in columns.items()}
     shown = {key: interval(value) for key, value in means.items()}
-    made = {
+    stored = {
         "trajectories": edges[1:][used].tolist(),
         **{key: {"estimate": i.estimate.tolist(), "low": i.low.tolist(), "high": i.high.tolist()} for key, i in shown.items()},
         "whole": {key: [float(v) for v in interval(x.mean(axis=1))[:3]] for key, x in columns.items()},
         "settings": {**step_size(name, eta, slope_of(family, data)), **SETTINGS[name]},
     }
     if lemma is not None:
-        made["lemma4"] = [float(lemma[window == w].mean()) for w in used]
-    return made
+        stored["lemma4"] = [float(lemma[window == w].mean()) for w in used]
+    return stored
 
 
 def recursion(algorithm: Algorithm, seen: Mapping[str, np.ndarray], eta: float, sigma2: float, difference: float) -> np.ndarray:

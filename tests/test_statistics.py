@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stormpg.studies import statistics
+from stormpg import statistics
 
 TABLE = {
     "iteration": np.array([0, 1, 2, 0, 1]),
