@@ -32,7 +32,7 @@ class PartsFailed(RuntimeError):
 # The packages of the extras that many modules import; others say themselves what they need.
 EXTRAS = {
     **dict.fromkeys(("typer", "rich", "tomli_w"), "cli"),
-    **dict.fromkeys(("scipy", "matplotlib", "plotly", "PIL"), "report"),
+    **dict.fromkeys(("scipy", "matplotlib", "PIL"), "report"),
 }
 
 

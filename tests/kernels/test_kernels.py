@@ -7,6 +7,7 @@ import pytest
 
 from stormpg import kernels
 from stormpg.envs import make
+from stormpg.errors import StormpgWarning
 from stormpg.kernels import gpu
 from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.policies.constructors import policy_for
@@ -14,6 +15,7 @@ from stormpg.pytrees import stack, traceable
 from stormpg.sampling.rollouts import noise_of, rollout
 from stormpg.scores import log_probs, score_sum
 from stormpg.trajectories import RUNS, Trajectories
+from stormpg.windows import summed_ratios
 
 INTERPRET = jax.default_backend() == "cpu"
 CASES = [
@@ -114,6 +116,22 @@ def test_coefficients_of_padded_steps_are_left_out():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
 
 
+@pytest.mark.slow
+def test_the_ratios_of_a_window_go_through_the_kernel(monkeypatch):
+    env, n, horizon, K = make("cartpole-continuous"), 2, 6, 3
+    policy = policy_for(env, hidden=(8,))
+    params = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), K))
+    first = jax.tree.map(lambda x: x[0], params)
+    batch = rollout(env, policy, first, jax.random.key(1), n, horizon)
+    of_all = jax.vmap(lambda one: summed_ratios(policy, one, batch))
+    plain = of_all(params)
+    real, used = gpu.log_probs, []
+    monkeypatch.setattr(kernels, "applies", lambda policy, params: True)
+    monkeypatch.setattr(gpu, "log_probs", lambda *arguments: used.append(True) or real(*arguments, INTERPRET))
+    np.testing.assert_allclose(of_all(params), plain, rtol=1e-4, atol=1e-4)
+    assert used
+
+
 def step_with_a_loop_that_draws(key, state, action):
     noisy = jax.lax.fori_loop(0, 2, lambda i, x: x + jax.random.normal(jax.random.fold_in(key, i)), state["x"])
     return {"x": noisy}, noisy[None], noisy, noisy > 1
@@ -143,9 +161,12 @@ def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
     plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
     real, tried = gpu.rollout, []
     monkeypatch.setattr(kernels, "applies", lambda policy, params: True)
+    monkeypatch.setattr(kernels, "_told", set())
     monkeypatch.setattr(gpu, "rollout", lambda *arguments: tried.append(True) or real(*arguments))
-    again = rollout(env, policy, params, jax.random.key(1), 2, 4)
+    with pytest.warns(StormpgWarning, match="the environment lqr does not fit: a result depends on a random key"):
+        again = rollout(env, policy, params, jax.random.key(1), 2, 4)
     assert tried
+    rollout(env, policy, params, jax.random.key(1), 2, 4)  # says it once: a second warning would fail the test
     jax.tree.map(np.testing.assert_array_equal, plain, again)
 
 
@@ -171,15 +192,54 @@ def test_a_function_of_scalars_on_lanes():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-def test_where_the_kernels_apply(monkeypatch):
-    policy = policy_for(make("cartpole-continuous"))
-    params = policy.init(jax.random.key(0))
+def on_a_gpu(monkeypatch):
+    """As if the default device were a GPU, in a process that has not warned yet."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(kernels, "_told", set())
+    monkeypatch.delenv("STORMPG_FUSED", raising=False)
+
+
+@pytest.mark.parametrize("hidden", [(64,), (256,)])
+def test_where_the_kernels_apply(hidden, monkeypatch):
+    policy = policy_for(make("cartpole-continuous"), hidden=hidden)
+    params = policy.init(jax.random.key(0))
+    on_a_gpu(monkeypatch)
     assert kernels.applies(policy, params)
-    others = (policy_for(make("cartpole-continuous"), hidden=(8, 8)), policy_for(make("chain")))
-    for other in (*others, policy_for(make("cartpole-continuous"), hidden=(1000,))):
-        assert not kernels.applies(other, other.init(jax.random.key(0)))
+    with kernels.plain():
+        assert not kernels.applies(policy, params)
     with jax.default_device(jax.devices("cpu")[0]):
         assert not kernels.applies(policy, params)
     monkeypatch.setenv("STORMPG_FUSED", "0")
     assert not kernels.applies(policy, params)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "reason"),
+    [
+        ((64, 64), "plain JAX is used .* network has 2 hidden layers, and they are written for one"),
+        ((1000,), "network has 4 inputs, 1000 hidden units and 1 outputs; their limits are 32, 256 and 16"),
+    ],
+)
+def test_the_reason_for_the_plain_way_is_given_once(hidden, reason, monkeypatch):
+    policy = policy_for(make("cartpole-continuous"), hidden=hidden)
+    params = policy.init(jax.random.key(0))
+    assert not kernels.applies(policy, params)  # on a CPU: without a warning
+    on_a_gpu(monkeypatch)
+    with monkeypatch.context() as silent:
+        silent.setenv("STORMPG_FUSED", "0")
+        assert not kernels.applies(policy, params)
+    with pytest.warns(StormpgWarning, match=reason):
+        assert not kernels.applies(policy, params)
+    assert not kernels.applies(policy, params)  # a second warning would fail the test
+
+
+def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
+    on_a_gpu(monkeypatch)
+    env = make("cartpole-continuous")
+    for policy, reason in ((policy_for(make("chain")), "LookupTable"), (policy_for(env, normalise=True), "the policy is ")):
+        with pytest.warns(StormpgWarning, match=reason):
+            assert not kernels.applies(policy, policy.init(jax.random.key(0)))
+    policy = policy_for(env)
+    params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), policy.init(jax.random.key(0)))
+    with pytest.warns(StormpgWarning, match="not float32"):
+        assert not kernels.applies(policy, params)

@@ -8,7 +8,7 @@ are traced from their own functions (`scalar_code`). Only the network, one hidde
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +17,33 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from stormpg.kernels.network import head, hidden, load_weights, output, power_of_two, read, scalars, split, weights
+from stormpg.kernels.network import (
+    Batch,
+    head,
+    hidden,
+    load_weights,
+    output,
+    power_of_two,
+    read,
+    read_batch,
+    scalars,
+    split,
+    unpacked,
+    weight_slopes,
+    weights,
+)
 from stormpg.kernels.scalar_code import on_lanes
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories, over_runs
 
 LANES = 32  # the largest number of trajectories per program of a rollout
-TILE = 4  # the number of steps of a trajectory that a program processes at once
+TILE = 4  # the number of steps of a trajectory whose log-probabilities a program computes at once
+SUM_TILE = 2  # the same for the sum of scores
 PROGRAMS = 8192  # this many programs fill a GPU; larger batches give each program several trajectories
 
 Ref = Any  # a Pallas reference to an array in GPU memory
+Sums = tuple[list[Array], list[Array]]  # of scores: for vectors of weights, and for single numbers
 LoopState = tuple[Array, list[Array], list[Array], Array]  # of a rollout: time, state, observation, 1 while the episode runs
-Sums = tuple[list[Array], Array, list[Array], list[Array]]  # of scores: input weights, hidden bias, output weights, the rest
 
 
 def step_on_lanes(step: Callable[..., Any], *shapes: Any) -> Callable[..., list[Array]]:
@@ -130,22 +145,6 @@ def rollout(
     return seen, acted.reshape(n, horizon, *action.shape), *rest
 
 
-class Batch(NamedTuple):
-    """The parts of a batch that the kernels below read."""
-
-    observation: Array  # [n, H, inputs]
-    action: Array  # [n, H, actions]
-    length: Array  # [n]
-
-
-def read_batch(trajectories: Trajectories) -> Batch:
-    """Return the flattened observations and actions of a batch, and the lengths of its episodes."""
-    n, horizon = trajectories.mask.shape
-    observation = jnp.reshape(trajectories.observation, (n, horizon, -1))
-    action = jnp.reshape(trajectories.action, (n, horizon, -1))
-    return Batch(observation, action, trajectories.mask.sum(axis=1).astype(jnp.int32))
-
-
 def log_probs(policy: Any, params: Tree, trajectories: Trajectories, interpret: bool = False) -> Array:
     """Return log π_ξ(a_h|s_h), [n, H], 0 on padded steps."""
     _, layers, others = split(policy, params)
@@ -158,7 +157,7 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories, interpret: 
         row = pl.program_id(0)
         fixed = [*read(settings, TILE), *read(rest, TILE)]
 
-        def tile(number: Array, carry: Array) -> Array:
+        def steps(number: Array, carry: Array) -> Array:
             times = number * TILE + jnp.arange(TILE)
 
             def load(ref: Ref, i: int) -> Array:
@@ -177,7 +176,7 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories, interpret: 
             return carry
 
         full = -(-batch.length[row] // TILE)
-        jax.lax.fori_loop(0, full, tile, 0)
+        jax.lax.fori_loop(0, full, steps, 0)
         jax.lax.fori_loop(full, -(-horizon // TILE), clear, 0)
 
     operands = (weights(layers), scalars(policy), scalars(others), read_batch(trajectories))
@@ -191,21 +190,20 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
     n, horizon = trajectories.mask.shape
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
     packed = weights(layers)
-    inputs, size = packed.into.shape
-    outputs = packed.out.shape[0]
+    (inputs, size), outputs = packed.into.shape, packed.out.shape[0]
     policy_head = head(policy, params, outputs, action)
     extra = sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(others))  # parameters outside the network
     group = max(1, min(n, n * over_runs(1) // PROGRAMS))  # trajectories per program
     programs = -(-n // group)
+    rows = inputs + 1 + outputs  # input weights, bias, output weights
 
     def kernel(w: Ref, settings: Ref, rest: Ref, batch: Ref, coefficient: Ref, wide: Ref, narrow: Ref) -> None:
         w, batch = load_weights(w), Batch(*batch)
         program = pl.program_id(0)
-        fixed = [*read(settings, TILE), *read(rest, TILE)]
+        fixed = [*read(settings, SUM_TILE), *read(rest, SUM_TILE)]
 
-        def tile(row: Array, number: Array, sums: Sums) -> Sums:
-            into, bias, out, single = sums
-            times = number * TILE + jnp.arange(TILE)
+        def steps(row: Array, number: Array, sums: Sums) -> Sums:
+            times = number * SUM_TILE + jnp.arange(SUM_TILE)
 
             def load(ref: Ref, *i: int) -> Array:
                 return triton.load(ref.at[(row, times, *i)], mask=times < horizon, other=0)
@@ -216,39 +214,27 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
             h = hidden(w, seen)
             slopes = [c * slope for slope in policy_head.slope(*fixed, *output(w, h), *acted)]
             rest_pull, pull = slopes[:extra], slopes[extra:]  # for the other parameters, for each output
-            into_hidden = sum(p[:, None] * weight for p, weight in zip(pull, w.out, strict=True)) * (1.0 - h * h)
-            return (
-                [total + x[:, None] * into_hidden for total, x in zip(into, seen, strict=True)],
-                bias + into_hidden,
-                [total + p[:, None] * h for total, p in zip(out, pull, strict=True)],
-                [total + p for total, p in zip(single, [*pull, *rest_pull], strict=True)],
-            )
-
-        block, line = jnp.zeros((TILE, size)), jnp.zeros((TILE,))
-        begin = ([block] * inputs, block, [block] * outputs, [line] * (outputs + extra))
+            new: Sums = jax.tree.map(jnp.add, sums, (weight_slopes(w, seen, h, pull), [*pull, *rest_pull]))
+            return new
 
         def trajectory(row: Array, sums: Sums) -> Sums:
-            added: Sums = jax.lax.fori_loop(0, -(-batch.length[row] // TILE), functools.partial(tile, row), sums)
+            added: Sums = jax.lax.fori_loop(0, -(-batch.length[row] // SUM_TILE), functools.partial(steps, row), sums)
             return added
 
+        begin = [jnp.zeros((size, SUM_TILE))] * rows, [jnp.zeros((SUM_TILE,))] * (outputs + extra)
         first = program * group
-        into, bias, out, single = jax.lax.fori_loop(first, jnp.minimum(first + group, n), trajectory, begin)
-        for i, total in enumerate([*into, bias, *out]):
-            wide[program, i, :] = total.sum(axis=0)
+        vectors, single = jax.lax.fori_loop(first, jnp.minimum(first + group, n), trajectory, begin)
+        for i, total in enumerate(vectors):
+            wide[program, i, :] = total.sum(axis=1)
         for i, total in enumerate(single):
             narrow[program, i] = total.sum()
 
     out_shape = (
-        jax.ShapeDtypeStruct((programs, inputs + 1 + outputs, size), jnp.float32),
+        jax.ShapeDtypeStruct((programs, rows, size), jnp.float32),
         jax.ShapeDtypeStruct((programs, outputs + extra), jnp.float32),
     )
     operands = (packed, scalars(policy), scalars(others), read_batch(trajectories), coefficient)
-    wide, narrow = (x.sum(axis=0) for x in call(kernel, programs, out_shape, interpret, *operands))
-    width = layers[0]["bias"].shape[0]
-    network = [
-        {"weight": wide[:inputs, :width], "bias": wide[inputs, :width]},
-        {"weight": wide[inputs + 1 :, :width].T, "bias": narrow[:outputs]},
-    ]
-    left = iter(narrow[outputs:])
+    vectors, single = (x.sum(axis=0) for x in call(kernel, programs, out_shape, interpret, *operands))
+    left = iter(single[outputs:])
     extra_gradient = jax.tree.map(lambda leaf: jnp.stack([next(left) for _ in range(leaf.size)]).reshape(leaf.shape), others)
-    return {**extra_gradient, name: network}
+    return {**extra_gradient, name: unpacked(layers, vectors, single[:outputs])}

@@ -1,4 +1,4 @@
-"""The parts of the kernels: a policy's network, written by hand, and its head, traced from the policy's own functions."""
+"""The parts of the kernels: a policy's network, written by hand; its head, traced from the policy's own functions; a batch."""
 
 import dataclasses
 import functools
@@ -12,6 +12,9 @@ from jax import Array
 
 from stormpg.kernels.scalar_code import on_lanes
 from stormpg.pytrees import Tree
+from stormpg.trajectories import Trajectories
+
+SCALE = 2.0 / math.log(2.0)  # tanh(x) = 1 - 2 / (2^(SCALE x) + 1), and a GPU computes powers of 2
 
 
 class Given(NamedTuple):
@@ -34,7 +37,7 @@ class Head(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The network's weights, with the width padded to a power of two."""
+    """The network's weights, with the width padded to a power of two, and the first layer scaled for `scaled_tanh`."""
 
     into: Array  # [inputs, width]
     bias: Array  # [width]
@@ -61,7 +64,14 @@ def weights(layers: Any) -> Weights:
     def pad(x: Array) -> Array:
         return jnp.pad(x, ((0, 0),) * (x.ndim - 1) + ((0, missing),))
 
-    return Weights(pad(first["weight"]), pad(first["bias"]), pad(last["weight"].T), last["bias"])
+    return Weights(SCALE * pad(first["weight"]), SCALE * pad(first["bias"]), pad(last["weight"].T), last["bias"])
+
+
+def unpacked(layers: Any, wide: Array, narrow: Array) -> Tree:
+    """Return the gradient of the network from sums of `weight_slopes`, [inputs + 1 + outputs, width], and of output biases."""
+    inputs, width = layers[0]["weight"].shape
+    wide = wide[:, :width]
+    return [{"weight": wide[:inputs], "bias": wide[inputs]}, {"weight": wide[inputs + 1 :].T, "bias": narrow}]
 
 
 def scalars(tree: Tree) -> Array:
@@ -92,15 +102,14 @@ def head(policy: Any, params: Tree, outputs: int, action: Any) -> Head:
     )
 
 
-def tanh(x: Array) -> Array:
-    """tanh by two fast operations instead of a library call. The absolute error is 1e-7, also for a small x."""
-    e = jnp.exp2((2.0 / math.log(2.0)) * x) + 1.0
-    root = jax.lax.rsqrt(e)  # cheaper than a division
+def scaled_tanh(x: Array) -> Array:
+    """tanh(x / SCALE) by two fast operations instead of a library call. The absolute error is 1e-7, also for a small x."""
+    root = jax.lax.rsqrt(jnp.exp2(x) + 1.0)  # cheaper than a division
     return 1.0 - 2.0 * root * root
 
 
 class Loaded(NamedTuple):
-    """The network in registers: each row has shape [1, width]."""
+    """The network in registers: each vector of units is a column, [width, 1], so that threads hold whole columns of lanes."""
 
     into: list[Array]
     bias: Array
@@ -111,32 +120,52 @@ class Loaded(NamedTuple):
 def load_weights(refs: Any) -> Loaded:
     """Load the network from GPU memory into registers."""
     w = Weights(*refs)
-
-    def row(ref: Any, i: int) -> Array:
-        loaded: Array = ref[i, :][None, :]
-        return loaded
-
     return Loaded(
-        [row(w.into, i) for i in range(w.into.shape[0])],
-        w.bias[:][None, :],
-        [row(w.out, o) for o in range(w.out.shape[0])],
+        [w.into[i, :][:, None] for i in range(w.into.shape[0])],
+        w.bias[:][:, None],
+        [w.out[o, :][:, None] for o in range(w.out.shape[0])],
         [w.out_bias[o] for o in range(w.out.shape[0])],
     )
 
 
 def hidden(w: Loaded, inputs: list[Array]) -> Array:
-    """Return the values of the hidden layer: [lanes, width]."""
-    total = jnp.broadcast_to(w.bias, (inputs[0].shape[0], w.bias.shape[1]))
+    """Return the values of the hidden layer: [width, lanes]."""
+    total = w.bias
     for x, weight in zip(inputs, w.into, strict=True):
-        total = total + x[:, None] * weight
-    return tanh(total)
+        total = total + x[None, :] * weight
+    return scaled_tanh(total)
 
 
 def output(w: Loaded, h: Array) -> list[Array]:
-    """Return the outputs of the network for the hidden values h, each [lanes]."""
-    return [(h * weight).sum(axis=1) + bias for weight, bias in zip(w.out, w.out_bias, strict=True)]
+    """Return the outputs of the network for the values h of the hidden layer, each [lanes]."""
+    return [(h * weight).sum(axis=0) + bias for weight, bias in zip(w.out, w.out_bias, strict=True)]
+
+
+def weight_slopes(w: Loaded, inputs: list[Array], h: Array, pull: list[Array]) -> list[Array]:
+    """Return the derivatives with respect to the weights, given those with respect to the outputs, for each lane.
+
+    They are those from each input, of the hidden layer's bias, and to each output: [width, lanes].
+    """
+    bias = sum(p[None, :] * weight for p, weight in zip(pull, w.out, strict=True)) * (1.0 - h * h)
+    return [*(x[None, :] * bias for x in inputs), bias, *(p[None, :] * h for p in pull)]
 
 
 def read(ref: Any, lanes: int) -> list[Array]:
     """Read the numbers that `scalars` wrote, each repeated for every lane."""
     return [jnp.broadcast_to(ref[i], (lanes,)) for i in range(ref.shape[0] - 1)]
+
+
+class Batch(NamedTuple):
+    """The parts of a batch that the kernels below read."""
+
+    observation: Array  # [n, H, inputs]
+    action: Array  # [n, H, actions]
+    length: Array  # [n]
+
+
+def read_batch(trajectories: Trajectories) -> Batch:
+    """Return the flattened observations and actions of a batch, and the lengths of its episodes."""
+    n, horizon = trajectories.mask.shape
+    observation = jnp.reshape(trajectories.observation, (n, horizon, -1))
+    action = jnp.reshape(trajectories.action, (n, horizon, -1))
+    return Batch(observation, action, trajectories.mask.sum(axis=1).astype(jnp.int32))

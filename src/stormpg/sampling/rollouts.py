@@ -1,6 +1,5 @@
 """Rollouts of environments in JAX."""
 
-import contextlib
 from typing import Any, cast
 
 import jax
@@ -24,8 +23,10 @@ def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, hor
     if kernels.applies(policy, params):
         from stormpg.kernels import gpu, scalar_code
 
-        with contextlib.suppress(scalar_code.Unfit):
+        try:
             return Trajectories(*gpu.rollout(env, policy, params, start, draws, horizon))
+        except scalar_code.Unfit as error:
+            kernels.tell_once(f"the environment {env.name} does not fit: {error}")
     policy = in_steps(policy)
     env_step = jax.jit(env.step)  # so that it is traced once
     blocks = -(-horizon // BLOCK)
