@@ -45,9 +45,10 @@ database: browser
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-# Wheel and source distribution in dist/, checked, and installed into an empty environment outside the repository.
+# Wheel and source distribution in dist/, checked, and installed into an empty environment outside the repository; and the conda
+# recipe, read by rattler-build.
 package: .venv/installed-dev
-	$(PIP) build twine
+	$(PIP) build twine py-rattler-build
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(BIN)/python -m twine check --strict dist/*

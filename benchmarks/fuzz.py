@@ -250,8 +250,8 @@ def bench(folder: Path) -> None:
 @contextlib.contextmanager
 def quickly(slow: bool) -> Iterator[None]:
     """Draw no figures and use few resamples, unless `slow`."""
+    from stormpg import statistics
     from stormpg.report import charts, figures
-    from stormpg.studies import statistics
 
     before = statistics.RESAMPLES, figures.save, charts.save
     if not slow:

@@ -10,8 +10,8 @@ def on_config(config: Any) -> Any:
     """Add the pages of the algorithms to the navigation."""
     names = sorted(file.stem for file in (Path(config["docs_dir"]) / FOLDER).glob("*.md"))
     pages = [{name: f"{FOLDER}/{name}.md"} for name in names]
-    choose = next(part["Choose"] for part in config["nav"] if "Choose" in part)
-    choose.append({"Each algorithm": pages})
+    tab = next(part["Algorithms"] for part in config["nav"] if "Algorithms" in part)
+    tab.append({"Each algorithm": pages})
     return config
 
 

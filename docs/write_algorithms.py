@@ -1,34 +1,24 @@
-"""Write a page for every algorithm, docs/algorithms/NAME.md, from its constructor and from the stored comparison of the family.
-
-It also writes what the comparison found into docs/family.md and README.md (`docs.write_family`).
-
-    python -m docs.write_algorithms [FOLDER]
-
-FOLDER is that of `stormpg compare --suite family`; without it, the results stored in docs/family are used. The pages are
-checked by `tests/family/test_pages.py`.
-"""
+"""A page for every algorithm, docs/algorithms/NAME.md, from its constructor and from the stored comparison of the family."""
 
 import dataclasses
 import inspect
-import json
-import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.write_family import DOCS, marked, summaries, table
+from docs.markdown import DOCS, Part, plain, span, stored, table
+from docs.write_family import PARTS, STORED, gain_cell, sentence, shrink
 
 from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, make_algorithm
-from stormpg.algorithms.settings import SETTINGS, Choices, Range, tuned_values
+from stormpg.algorithms.registry import defaults_of, tuned_values
+from stormpg.algorithms.settings import SETTINGS, shown, tuned_text
 from stormpg.family.authors import EVERYWHERE
 from stormpg.family.authors import SETTINGS as PUBLISHED
 from stormpg.family.rows import REFERENCES, STORM
 from stormpg.paper import TABLES
 from stormpg.report.tables import SYMBOLS
 
-STORED, PAGES = DOCS / "family", DOCS / "algorithms"
-RESULTS = ("scores.json", "claims.json", "curves.json", "map1.png", "map2.png")
+PAGES = DOCS / "algorithms"
 FIRST = "cartpole"  # the task of the example command
 
 Data = Mapping[str, Any]
@@ -36,11 +26,11 @@ Data = Mapping[str, Any]
 
 def words(part: Any) -> str:
     """The first sentence of the docstring of a part, which says what it computes."""
-    text = " ".join((inspect.getdoc(type(part)) or "").split("\n\n")[0].split())
-    return text or type(part).__name__
+    text = " ".join((inspect.getdoc(type(part)) or type(part).__name__).split())
+    return f"{text.split('. ')[0].rstrip('.')}."
 
 
-def parts(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
+def row_of(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
     """The parts of a row: their names and what they compute."""
     estimator, tracker = algorithm.estimator, algorithm.tracker
     guard = "" if estimator.guard is None else f", guarded: {type(estimator.guard).__name__}"
@@ -62,77 +52,84 @@ def parts(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
 
 
 def settings(name: str) -> str:
-    """The settings of a constructor: symbol, meaning, default, and the values over which they are tuned."""
+    """The settings of a constructor: symbol, meaning, allowed values, default, and the values over which they are tuned."""
     tuned = tuned_values(name)
     rows = []
-    for key, parameter in inspect.signature(ALGORITHMS[name]).parameters.items():
-        values = tuned.get(key)
-        shown = "" if values is None else ", ".join(map(str, values.values)) if isinstance(values, Choices) else ""
-        shown = f"{values.low:g} to {values.high:g}" if isinstance(values, Range) else shown
-        rows.append((f"`{key}`", SETTINGS[key].text, f"{parameter.default}", shown))
-    return table(("setting", "meaning", "default", "tuned over"), rows)
+    for key, default in defaults_of(ALGORITHMS[name]).items():
+        setting = SETTINGS[key]
+        meaning = f"{setting.meaning}{f' ({setting.values})' if setting.values else ''}"
+        allowed = setting.allowed.text if setting.allowed else ""
+        rows.append((f"`{key}`", setting.symbol, meaning, allowed, shown(default), tuned_text(tuned.get(key))))
+    return table(("setting", "symbol", "meaning", "allowed", "default", "tuned over"), rows)
 
 
-def published(name: str) -> str:
-    """The settings that authors published."""
-    given = {env: values[name] for env, values in TABLES.items() if name in values} | dict(PUBLISHED.get(name, {}))
+def published(name: str) -> Iterator[str]:
+    """The settings that authors published, and where the command uses them."""
+    tables = {env: values[name] for env, values in TABLES.items() if name in values}
+    given = tables | dict(PUBLISHED.get(name, {}))
     if not given:
-        return "None that carry over: the comparison uses the defaults."
-    shown = lambda values: ", ".join(f"{key} {value:g}" for key, value in values.items())
-    return table(("task", "settings"), [("all" if env == EVERYWHERE else env, shown(v)) for env, v in given.items()])
+        yield "None that carry over: the comparison uses the defaults."
+        return
+    words = lambda values: ", ".join(f"{key} {shown(value)}" for key, value in values.items())
+    yield table(("task", "settings"), [("all" if env == EVERYWHERE else env, words(v)) for env, v in given.items()])
+    if tables:
+        yield "On these tasks they are the defaults of the command; the defaults in Python are those above."
 
 
-def measured(name: str, scores: Data, claims: Any) -> list[str]:
+def measured(name: str, scores: Data, claims: Any) -> Iterator[str]:
     """What the comparison of the family found about an algorithm."""
     if name not in scores["means"]["tuned"]:
-        return ["Not in the comparison of the family; see [the reproduction](../reproduce.md)."]
-    shown = [one for one in dict.fromkeys((name, *REFERENCES))]
-    heads = ["task", *(f"{one}, {words}" for one in shown for words in ("published", "tuned"))]
-    two = lambda number: f"{number:.2f}".replace("-0.00", "0.00")
-    cell = lambda one, part, env: two(scores["scores"][part][one][env][0])
-    envs = list(scores["scores"]["tuned"][name])
-    rows = [[env, *(cell(one, part, env) for one in shown for part in ("given", "tuned"))] for env in envs]
-    means = [f"{scores['means'][part][one][0]:.2f}" for one in shown for part in ("given", "tuned")]
-    found = [
-        "Scores on the tasks of [the comparison](../family.md), means over whole runs: 0 is where STORM-PG starts, 1 the best "
-        "return of the task.",
-        table(heads, [*rows, ["mean", *means]]),
-    ]
-    if name in scores["sentences"]:
-        found.append(scores["sentences"][name])
+        yield "Not in the comparison of the family; see [the paper's experiments](../reproduce.md)."
+        return
+    compared = [one for one in REFERENCES if one != name]
+    if name not in REFERENCES:
+        yield sentence(name, scores)
+    if name not in REFERENCES:
+        rows = [[words, *(gain_cell(scores["gains"][part][name][one]) for one in compared)] for part, words in PARTS.items()]
+        heads = ["gain in score", *(f"over `{one}`" for one in compared)]
+        yield f"{table(heads, rows)}\n\nBold: clear; ?: the 95 % interval has 0 in it."
+    yield "Scores on the tasks of [the comparison](../family.md): 0 is where STORM-PG starts, 1 the best return of the task."
+    kept = list(dict.fromkeys((name, *REFERENCES)))
+    heads = ["task", *(f"{one}, {words}" for one in kept for words in ("published", "tuned"))]
+    cell = lambda one, part, env: plain(scores["scores"][part][one][env][0])
+    rows = [[env, *(cell(one, part, env) for one in kept for part in PARTS)] for env in scores["scores"]["tuned"][name]]
+    means = [span(scores["means"][part][one]) for one in kept for part in PARTS]
+    yield table(heads, [*rows, ["mean", *means]])
+    yield f"![Learning curves of {name}, STORM-PG and the default on all tasks, equally tuned]({name}.png)"
     mine = [claim for claim in claims if name in claim["id"].split("@")[0].split("/")]
     if mine:
+        yield "Claims of papers in which it occurs:"
         lines = []
         for claim in mine:
-            results = {key: claim["results"].get(key) for key in ("all", "tuned")}
-            cells = [f"{SYMBOLS[r['verdict']]}: {r['figure']} ({r['interval']})" if r else "–" for r in results.values()]
+            results = [claim["results"].get(key) for key in ("all", "tuned")]
+            cells = [f"{SYMBOLS[r['verdict']]}: {r['figure']} ({r['interval']})" if r else "–" for r in results]
             lines.append([claim["sentence"], claim["env"], *cells])
-        found.append(table(("claim", "task", "published settings", "equally tuned"), lines))
-    return [*found, f"![Learning curves of {name}, STORM-PG and the default on all tasks, equally tuned]({name}.png)"]
+        yield table(("claim", "task", "published settings", "equally tuned"), lines)
 
 
 def page(name: str, scores: Data, claims: Any) -> str:
     """The page of an algorithm."""
-    text = inspect.getdoc(ALGORITHMS[name]) or ""
+    constructor = inspect.unwrap(ALGORITHMS[name])
     others = ",".join(dict.fromkeys((STORM, DEFAULT, name)))
+    own = ["More on [a page of its own](../window-npg.md)."] if name == DEFAULT else []
     return "\n\n".join(
         [
             f"# {name}",
-            f"In Python `stormpg.{inspect.unwrap(ALGORITHMS[name]).__name__}()`, for the command `--algorithm {name}`.",
-            text,
-            "## The row",
-            "See [the contract](../architecture.md) for how the parts work together.",
-            table(("part", "here"), list(parts(make_algorithm(name)))),
+            inspect.getdoc(constructor) or "",
+            *own,
+            f"In Python `stormpg.{constructor.__name__}()`, for the command `--algorithm {name}`:",
+            f"```\nstormpg train {FIRST} --algorithm {name} --trajectories 400\n"
+            f"stormpg compare {FIRST} --suite family --algorithms {others}\n```",
+            "## Parts",
+            "[How they work together](../architecture.md#the-contract).",
+            table(("part", "here"), list(row_of(make_algorithm(name)))),
             "## Settings",
             settings(name),
             "## Published settings",
-            published(name),
+            *published(name),
             "## Measured",
             *measured(name, scores, claims),
-            "## Commands",
-            f"```\nstormpg train {FIRST} --algorithm {name} --trajectories 400\n"
-            f"stormpg compare {FIRST} --suite family --algorithms {others}\n```",
-            "Written by `python -m docs.write_algorithms`.\n",
+            "Written by `python -m docs.write`.\n",
         ]
     )
 
@@ -146,11 +143,22 @@ def index() -> str:
     return table(("algorithm", "in a sentence"), rows)
 
 
-def texts(scores: Data, claims: Any) -> dict[Path, str]:
-    """All files that are written, with their content."""
-    pages = {PAGES / f"{name}.md": page(name, scores, claims) for name in ALGORITHMS}
-    listed = DOCS / "algorithms.md"
-    return {**pages, listed: marked(listed.read_text(encoding="utf-8"), "pages", index()), **summaries(scores, claims)}
+def pages() -> dict[Path, str]:
+    """All pages, with their content."""
+    scores, claims = stored(STORED / "scores.json"), stored(STORED / "claims.json")
+    return {PAGES / f"{name}.md": page(name, scores, claims) for name in ALGORITHMS}
+
+
+def parts() -> Iterator[Part]:
+    """What is written into other pages."""
+    yield Part(DOCS / "algorithms.md", "pages", index())
+
+
+def draw_all() -> None:
+    """Draw the curves of all algorithms of the comparison."""
+    curves = stored(STORED / "curves.json")
+    for name in stored(STORED / "scores.json")["means"]["tuned"]:
+        draw(name, curves, PAGES / f"{name}.png")
 
 
 def draw(name: str, curves: Data, file: Path) -> None:
@@ -179,36 +187,3 @@ def draw(name: str, curves: Data, file: Path) -> None:
     figure.supylabel("return, IQM and 95 % interval", fontsize=8)
     figure.savefig(file, dpi=85)
     shrink(file)
-
-
-def shrink(file: Path) -> None:
-    """Reduce a picture to 64 colours."""
-    from PIL import Image
-
-    Image.open(file).convert("RGB").quantize(64).save(file, optimize=True)
-
-
-def stored(name: str) -> Any:
-    """The content of a stored result."""
-    return json.loads((STORED / name).read_text(encoding="utf-8"))
-
-
-def main() -> None:
-    if len(sys.argv) > 1:
-        for name in RESULTS:
-            source, target = Path(sys.argv[1]) / name, STORED / name
-            if name.endswith(".json"):
-                target.write_text(json.dumps(json.loads(source.read_text("utf-8")), separators=(",", ":")) + "\n", "utf-8")
-            else:
-                shutil.copy(source, target)
-                shrink(target)
-    scores, claims, curves = (stored(name) for name in RESULTS[:3])
-    for file, text in texts(scores, claims).items():
-        file.write_text(text, encoding="utf-8")
-    if len(sys.argv) > 1:
-        for name in scores["means"]["tuned"]:
-            draw(name, curves, PAGES / f"{name}.png")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,86 +1,121 @@
-"""What the comparison of the family found, for docs/family.md and README.md, between marks. See `write_algorithms`."""
+"""What the comparison of the family found, for docs/family.md and README.md."""
 
-from collections.abc import Mapping, Sequence
+import json
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from docs.markdown import DOCS, ROOT, Part, listed, page_of, plain, signed, span, stored, table
 
 from stormpg.algorithms import DEFAULT
 from stormpg.family.rows import REFERENCES, STORM, SUCCESSORS
 from stormpg.family.scores import GAINS, LOSES, OPEN
+from stormpg.family.summary import PARTS, verdict_of
 from stormpg.report.tables import SYMBOLS
 
-DOCS = Path(__file__).parent
+STORED = DOCS / "family"
+RESULTS = ("scores.json", "claims.json", "curves.json", "map1.png", "map2.png")
 
 Data = Mapping[str, Any]
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, whose cells may have links and code."""
-    lines = [[cell.replace("|", "\\|") for cell in line] for line in (heads, *rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (lines[0], ["---"] * len(heads), *lines[1:]))
+def store(folder: Path) -> None:
+    """Store the results of a comparison."""
+    for name in RESULTS:
+        source, target = folder / name, STORED / name
+        if name.endswith(".json"):
+            target.write_text(json.dumps(stored(source), separators=(",", ":")) + "\n", "utf-8")
+        else:
+            shutil.copy(source, target)
+            shrink(target)
 
 
-def verdict_of(three: Any) -> str:
-    """What a gain with this interval says."""
-    _, low, high = three
-    return GAINS if low > 0 else LOSES if high < 0 else OPEN
+def shrink(file: Path) -> None:
+    """Reduce a picture to 64 colours."""
+    from PIL import Image
+
+    Image.open(file).convert("RGB").quantize(64).save(file, optimize=True)
 
 
-def listed(names: Any) -> str:
-    """Names in a sentence."""
-    *some, last = [f"`{name}`" for name in names]
-    return f"{', '.join(some)} and {last}" if some else last
+def counts(scores: Data, part: str, reference: str) -> dict[str, list[str]]:
+    """The successors that gain over a reference, lose, or show no clear difference."""
+    gains = scores["gains"][part]
+    names = [name for name in scores["means"][part] if name in SUCCESSORS]
+    return {verdict: [n for n in names if verdict_of(gains[n][reference]) == verdict] for verdict in (GAINS, OPEN, LOSES)}
 
 
-def outcome(scores: Data, part: str, words: str) -> str:
-    """The scores under one protocol, and how many successors gain over both references, in a sentence."""
-    means, gains = scores["means"][part], scores["gains"][part]
-    successors = [name for name in means if name in SUCCESSORS]
-    lowest, highest = min(means[n][0] for n in successors), max(means[n][0] for n in successors)
-    parts = []
-    for reference in REFERENCES:
-        found = {v: [n for n in successors if verdict_of(gains[n][reference]) == v] for v in (GAINS, OPEN, LOSES)}
-        gaining = listed(found[GAINS]) if found[GAINS] else "none"
-        verb = "gain" if len(found[GAINS]) > 1 else "gains"
-        whom = "the default" if reference == DEFAULT else "STORM-PG"
-        clear = f"{len(found[OPEN])} show{'s' * (len(found[OPEN]) == 1)} no clear difference"
-        parts.append(f"over {whom} {gaining} {verb}, {clear} and {len(found[LOSES])} lose")
+def summary(scores: Data) -> str:
+    """The successors, STORM-PG and the default under both protocols."""
+    rows = []
+    for part, words in PARTS.items():
+        means = scores["means"][part]
+        theirs = [means[name][0] for name in means if name in SUCCESSORS]
+        cells = [f"{plain(min(theirs))} to {plain(max(theirs))}", *(span(means[reference]) for reference in REFERENCES)]
+        for reference in REFERENCES:
+            found = counts(scores, part, reference)
+            cells.append(f"{len(found[GAINS])} / {len(found[OPEN])} / {len(found[LOSES])}")
+        rows.append([words, *cells])
+    heads = ["", f"scores of {len(theirs)} successors", *(f"`{reference}`" for reference in REFERENCES)]
+    return table([*heads, *(f"ahead of `{reference}` / no clear difference / behind" for reference in REFERENCES)], rows)
+
+
+def in_brief(scores: Data, claims: Any) -> str:
+    """The comparison in two sentences, for the README."""
+    found = counts(scores, "tuned", STORM)
+    envs, ahead = next(iter(scores["scores"]["tuned"].values())), counts(scores, "tuned", DEFAULT)[GAINS]
+    named = listed(f"`{name}`" for name in found[GAINS]) if found[GAINS] else "none"
+    successors = sum(map(len, found.values()))
+    tested = [claim["results"]["all"]["verdict"] for claim in claims if "all" in claim["results"]]
     return (
-        f"{words} they score {lowest:.2f} to {highest:.2f}, STORM-PG {means[STORM][0]:.2f} and the default of the library "
-        f"{means[DEFAULT][0]:.2f}: {'; '.join(parts)}."
-    )
-
-
-def paragraph(scores: Data, claims: Any) -> str:
-    """The comparison in a few sentences, for README and docs/family.md."""
-    successors = [name for name in scores["means"]["tuned"] if name in SUCCESSORS]
-    envs = next(iter(scores["scores"]["tuned"].values()))
-    counts = []
-    for key, words in (("all", "with published settings"), ("tuned", "tuned")):
-        tested = [claim["results"][key]["verdict"] for claim in claims if key in claim["results"]]
-        count = {verdict: tested.count(verdict) for verdict in ("holds", "does not hold", "cannot be told")}
-        numbers = f"{count['holds']} hold, {count['does not hold']} do not and {count['cannot be told']} cannot be told"
-        counts.append(f"{words} {numbers}")
-    return (
-        f"{len(successors)} successors on {len(envs)} tasks; 0 is where STORM-PG starts, 1 the best return of a task. "
-        f"{outcome(scores, 'given', 'With published settings, or else defaults,')} "
-        f"{outcome(scores, 'tuned', 'If all are tuned with the same small budget and shown on fresh seeds,')} "
-        f"Of the claims of their authors, {'; '.join(counts)}."
+        f"Equally tuned on {len(envs)} tasks, {named} of the {successors} successors gain"
+        f"{'s' * (len(found[GAINS]) < 2)} over STORM-PG, {len(found[OPEN])} show no clear difference and "
+        f"{len(found[LOSES])} lose; "
+        f"{len(ahead) or 'none'} gain{'s' * (len(ahead) < 2)} over the default. Of {len(tested)} claims of their authors, "
+        f"{tested.count('holds')} hold here with published settings, {tested.count('does not hold')} do not and "
+        f"{tested.count('cannot be told')} cannot be told."
     )
 
 
 def gains_table(scores: Data) -> str:
     """The scores and gains of all algorithms, the best first."""
-    means, gains = scores["means"]["tuned"], scores["gains"]
-    text = lambda three: f"{three[0]:+.2f} ({three[1]:+.2f} to {three[2]:+.2f})"
+    means, gains = scores["means"], scores["gains"]
     rows = []
-    for name in sorted(means, key=lambda name: -means[name][0]):
-        over = [gains[part][name].get(r) for r in REFERENCES for part in ("given", "tuned")]
-        share = "{:.0%} ({:.0%} to {:.0%})".format(*scores["tolerance"][name])
-        score = f"{means[name][0]:.2f} ({means[name][1]:.2f} to {means[name][2]:.2f})"
-        rows.append([f"[{name}](algorithms/{name}.md)", score, *("–" if one is None else text(one) for one in over), share])
-    heads = [f"over {r}, {w}" for r in REFERENCES for w in ("published", "tuned")]
-    return table(["algorithm", "score, tuned", *heads, "tolerated settings"], rows)
+    for name in sorted(means["tuned"], key=lambda name: -means["tuned"][name][0]):
+        over = [gains[part][name].get(reference) for reference in REFERENCES for part in PARTS]
+        share = "{:.0%}".format(scores["tolerance"][name][0])
+        own = [plain(means["given"][name][0]), span(means["tuned"][name])]
+        rows.append([page_of(name), *own, *("–" if one is None else gain_cell(one) for one in over), share])
+    heads = [f"over {reference}, {words}" for reference in REFERENCES for words in ("published", "tuned")]
+    return table(["algorithm", "score, published", "score, tuned", *heads, "tolerated settings"], rows)
+
+
+def gain_cell(three: Any) -> str:
+    """A gain; bold if it is clear, with a question mark if it is not."""
+    verdict = verdict_of(three)
+    return f"**{signed(three[0])}**" if verdict == GAINS else f"{signed(three[0])} ?" if verdict == OPEN else signed(three[0])
+
+
+PLACES = {GAINS: "ahead of", LOSES: "behind", OPEN: "level with"}
+
+
+def sentence(name: str, scores: Data) -> str:
+    """What an algorithm gains, in a short sentence."""
+    found = [[verdict_of(scores["gains"][part][name][reference]) for part in PARTS] for reference in REFERENCES]
+    parts = []
+    for reference, (given, tuned) in zip(REFERENCES, found, strict=True):
+        whom = "the default" if reference == DEFAULT else "STORM-PG"
+        places = (
+            f"{PLACES[given]} {whom}" if given == tuned else f"{PLACES[given]} {whom} as published and {PLACES[tuned]} it tuned"
+        )
+        parts.append(places)
+    verdict = "gains" if any(GAINS in both for both in found) else "gains nothing"
+    return f"`{name}` {verdict}: {', '.join(parts)}."
+
+
+def sentences(scores: Data) -> str:
+    """A sentence for each algorithm that is compared."""
+    return "\n".join(f"- {sentence(name, scores)}" for name in scores["gains"]["tuned"] if name not in REFERENCES)
 
 
 def verdict_table(claims: Any) -> str:
@@ -93,22 +128,14 @@ def verdict_table(claims: Any) -> str:
     return table(["claim", "task", "paper of", "(a) best", "(b) IQM", "(b) mean", "(c) tuned"], rows)
 
 
-def marked(text: str, name: str, content: str) -> str:
-    """The text with the content between two marks replaced."""
-    begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-    first, last = text.index(begin) + len(begin), text.index(end)
-    return text[:first] + content + text[last:]
-
-
-def summaries(scores: Data, claims: Any) -> dict[Path, str]:
-    """docs/family.md and README.md with what the comparison found."""
-    family, readme = DOCS / "family.md", DOCS.parent / "README.md"
-    text = family.read_text(encoding="utf-8")
+def parts() -> Iterator[Part]:
+    """What is written."""
+    scores, claims, page = stored(STORED / "scores.json"), stored(STORED / "claims.json"), DOCS / "family.md"
     for name, content in (
-        ("found", paragraph(scores, claims)),
+        ("found", summary(scores)),
         ("gains", gains_table(scores)),
         ("verdicts", verdict_table(claims)),
-        ("sentences", "\n".join(f"- {words}" for words in scores["sentences"].values())),
+        ("sentences", sentences(scores)),
     ):
-        text = marked(text, name, content)
-    return {family: text, readme: marked(readme.read_text(encoding="utf-8"), "family", paragraph(scores, claims))}
+        yield Part(page, name, content)
+    yield Part(ROOT / "README.md", "family", in_brief(scores, claims))

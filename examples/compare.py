@@ -1,7 +1,7 @@
 """Compare two algorithms on the same seeds and the same budget, with confidence intervals over seeds."""
 
 import stormpg
-from stormpg.studies import statistics
+from stormpg import statistics
 
 finals = {
     name: stormpg.train("cartpole-continuous", name, trajectories=300, seeds=12).final_return()[0]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 import jax
 import pytest
 from filelock import FileLock
+
+from tests import small
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
@@ -94,6 +97,22 @@ def command(capsys, monkeypatch, tmp_path) -> Callable[..., tuple[int, str, str]
         return stop.value.code or 0, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def finished_study(command, made_once, monkeypatch) -> Callable[..., Path]:
+    """The folder of a study in small, made by the first test that needs it. The same command in a copy of it resumes it."""
+    for shrink in (small.paper, small.laboratory, small.family):
+        shrink(monkeypatch)
+
+    def folder_of(*words: str) -> Path:
+        def make(folder: Path) -> None:
+            code, _, err = command(*words, "--out", str(folder / "study"))
+            assert code == 0, err
+
+        return made_once(re.sub(r"\W+", "-", " ".join(words)), make) / "study"
+
+    return folder_of
 
 
 LONGEST = ("test_reproduce_in_small", "test_the_whole_laboratory_in_small", "test_a_search_over_two_nodes")

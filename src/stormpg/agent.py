@@ -24,6 +24,8 @@ from stormpg.machine.stopping import add_note
 from stormpg.policies.acting import actor
 from stormpg.policies.constructors import KINDS, policy_of_algorithm, usual_kind
 from stormpg.pytrees import Tree, traceable
+from stormpg.report.card import in_words, untrained_card
+from stormpg.report.notebook import in_notebook
 from stormpg.runs import run_folder
 from stormpg.runs.logs import Logger, open_logs
 from stormpg.runs.result import Progress, Result
@@ -66,6 +68,18 @@ class Agent:
         self.training = check_training(env, [algorithm], [policy], [seed], horizon)
         self._result: Callable[[], Result] | None = None
         self._blocks, self._drawn = 0, np.empty(0)
+
+    def __repr__(self) -> str:
+        words = (
+            f"{self.training.algorithms[0].name} on {self.env.name}, not trained"
+            if self.result is None
+            else in_words(self.result)
+        )
+        return f"Agent({words})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the result so far, or the settings."""
+        return untrained_card(self.training) if self.result is None else self.result._repr_html_()
 
     @property
     def env(self) -> Any:
@@ -287,6 +301,9 @@ def _same_spaces(old: AnyEnvironment, new: AnyEnvironment) -> None:
 
 
 def _bar(training: Training) -> Any:
-    from stormpg.report.terminal import progress_bar
-
+    """A progress bar, for the terminal or for a notebook. That of the terminal needs the extra `cli`."""
+    if in_notebook():
+        from stormpg.report.notebook import progress_bar
+    else:
+        from stormpg.report.terminal import progress_bar
     return progress_bar(f"{training.algorithms[0].name} on {training.env.name}")

@@ -106,10 +106,10 @@ def test_a_readme_without_a_place_for_the_table(tmp_path):
     assert "old" not in text
 
 
-def test_the_readme_shows_the_last_stored_result():
+def test_the_page_on_speed_shows_the_last_stored_result():
     stored = [tables.read(file) for file in sorted((ROOT / "benchmarks" / "results").glob("*-2.json"))]
     with_all = [one for one in stored if {"limit", "peers", "waits"} <= {table["name"] for table in one["tables"]}]
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     shown = text.split(tables.BEGIN)[1].split(tables.END)[0].strip()
     assert shown == tables.markdown(with_all[-1]).strip()
 

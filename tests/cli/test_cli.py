@@ -9,6 +9,8 @@ from pathlib import Path
 import polars
 import pytest
 
+from tests import small
+
 STORM = ("--algorithm", "storm-pg")
 QUICK = (*STORM, "--trajectories", "12", "--seeds", "2", "--horizon", "8", "--S0", "4", "--B", "2")
 
@@ -158,29 +160,9 @@ def test_list_and_doctor(command):
     assert json.loads(out.splitlines()[-1])["versions"]["jax"]
 
 
-@pytest.fixture
-def small_paper(monkeypatch):
-    """A small study: one environment of the paper and one that compiles quickly, two tuned algorithms, and small grids."""
-    from stormpg.reproduce import limits, reproduction, robustness, variance
-    from stormpg.studies.study import Tuning
-
-    one, _, _, four = reproduction.FIGURES
-    monkeypatch.setattr(reproduction, "FIGURES", (one, four._replace(env="chain", algorithms=("svrpg", "storm-pg"))))
-    monkeypatch.setattr(reproduction, "TUNED", ("gpomdp", "storm-pg"))
-    monkeypatch.setattr(reproduction, "TUNING", {"cartpole-continuous": Tuning(4, 60, 2)})
-    monkeypatch.setattr(reproduction, "ROBUSTNESS", {"cartpole-continuous": (60, 2)})
-    monkeypatch.setattr(reproduction, "CHECKPOINTS", {"cartpole-continuous": ((20, 60), 2, 200)})
-    monkeypatch.setattr(robustness, "RATES", (0.003, 0.01))
-    monkeypatch.setattr(robustness, "MOMENTA", (0.2, 0.9))
-    monkeypatch.setattr(robustness, "LOOPS", (3,))
-    monkeypatch.setattr(robustness, "BATCHES", (5,))
-    monkeypatch.setattr(variance, "RESAMPLES", 8)
-    monkeypatch.setattr(limits, "SEEDS", 2)
-    monkeypatch.setattr(limits, "TRAJECTORIES", 60)
-
-
 @pytest.mark.slow
-def test_reproduce_in_small(command, tmp_path, small_paper):
+def test_reproduce_in_small(command, tmp_path, monkeypatch):
+    small.paper(monkeypatch)
     asked = ("reproduce", "--out", "results", "--seeds", "2", "--trajectories", "100")
     code, out, _ = command(*asked, "--json")
     assert code == 0
@@ -287,3 +269,23 @@ def test_the_cache_of_programs_has_a_limit_and_a_switch(tmp_path):
     run[run.index("--B") + 1] = "3"
     assert whole < kept("1", "0") < 900_000
     assert not (folder / "old-cache").exists()
+
+
+def test_what_is_printed_of_a_study(capsys, tmp_path):
+    """The claims of successors are not those of the paper. Long tables are only on the page, whose size is said."""
+    from stormpg.cli.studies import show
+
+    (tmp_path / "report.html").write_bytes(bytes(1_260_000))
+    result = {"figure": "1", "interval": "0 to 2", "verdict": "holds"}
+    claim = {"id": "a", "env": "pole", "sentence": "s", "paper": "above 0", "results": {"all": result}}
+    long = {"title": "In words", "heads": ["a", "b"], "rows": [["x", "y"]], "long": True}
+    protocols = {"all": {"short": "(b)", "label": "(b) all"}}
+    data = {"environments": [], "claims": [claim], "protocols": protocols, "tables": [long], "findings": "`a` leads."}
+    show({**data, "source": "the authors"}, tmp_path, False)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Claims of the authors on pole" in printed
+    assert "In words" not in printed
+    assert "a leads." in printed
+    assert "(1.3 MB)" in printed
+    show(data, tmp_path, False)
+    assert "Claims of the paper on pole" in " ".join(capsys.readouterr().out.split())

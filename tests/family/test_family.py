@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import stormpg
 from stormpg.cli import app
 from stormpg.errors import InputError
-from stormpg.family import authors, cells, claims, findings, rows, scores, suite, tasks
+from stormpg.family import authors, cells, claims, rows, scores, suite, summary, tasks
 from stormpg.family.cells import Cell, Runs, Size
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting
 from stormpg.studies.workers import Processes
@@ -132,9 +132,9 @@ def test_sentences_say_what_is_gained():
         one = lambda verdict: scores.Gain(scores.Interval(*(np.asarray(low[verdict] + x) for x in (0.1, 0.0, 0.15, 0.0))))
         return {(part, "sharp", r): one(v) for part, v in (("given", given), ("tuned", tuned)) for r in rows.REFERENCES}
 
-    assert findings.sentence("sharp", gains(scores.OPEN, scores.LOSES)).startswith("sharp gains nothing here")
-    assert findings.sentence("sharp", gains(scores.OPEN, scores.GAINS)).startswith("sharp gains: ")
-    assert findings.sentence("sharp", gains(scores.LOSES, scores.GAINS)).startswith("sharp gains in one comparison and loses")
+    assert summary.sentence("sharp", gains(scores.OPEN, scores.LOSES)).startswith("sharp gains nothing here")
+    assert summary.sentence("sharp", gains(scores.OPEN, scores.GAINS)).startswith("sharp gains: ")
+    assert summary.sentence("sharp", gains(scores.LOSES, scores.GAINS)).startswith("sharp gains in one comparison and loses")
 
 
 def test_tolerance_is_the_share_near_the_best():
@@ -155,7 +155,14 @@ def test_the_suite_in_small(tmp_path):
     arguments += ["--seeds", "2", "--trajectories", "50", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    assert "page-pg learns faster" in " ".join(done.output.split())
+    output = " ".join(done.output.split())
+    assert "page-pg learns faster" in output
+    assert "Claims of the authors on cartpole" in output
+    assert "In words" not in output  # a table of sentences is too wide for a terminal
+    page = (tmp_path / "report.html").read_text()
+    assert "Equally tuned, with 2 seeds in JAX, of 1 task " in page
+    assert "Averaged over tasks, the successors of STORM-PG score " in page
+    assert '<th scope="col">The authors say</th>' in page
     names = {"report.html", "tables.md", "claims.json", "scores.json", "curves.json", "map1.png", "map2.png"}
     assert names <= {file.name for file in tmp_path.iterdir()}
     found = json.loads((tmp_path / "scores.json").read_text())

@@ -1,13 +1,16 @@
 """The site is built without a warning, and works in a browser without a network."""
 
 import functools
+import html.parser
 import http.server
+import inspect
 import os
 import re
 import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from stormpg.algorithms import ALGORITHMS
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
+SOME = ("index.html", "start.html", "choose.html", "glossary.html", "api.html", "algorithms/storm-pg.html")
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +69,71 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert not loaded, name
 
 
-def test_pages_open_without_an_error(browser, address, site):
-    """In light, dark and on a phone."""
-    for number, name in enumerate(pages(site)):
-        browser.set_window_size(*((1280, 900) if number % 2 else (390, 800)))
-        theme = {"name": "prefers-color-scheme", "value": "dark" if number % 3 else "light"}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
-        browser.get_log("browser")
-        browser.get(f"{address}/{name}")
+class Links(html.parser.HTMLParser):
+    """The targets of a page's links, and the places that links can go to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets, self.places = set[str](), {""}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs) -> None:
+        given = dict(attrs)
+        self.places |= {given[key] for key in ("id", "name") if given.get(key)}
+        self.targets |= {given[key] for key in ("href", "src") if given.get(key) and tag in ("a", "img", "script", "link")}
+
+
+def test_every_link_goes_somewhere(site):
+    """Without a network: files and places of this site. The strict build checks only links that are written in Markdown."""
+    found = {site / name: Links((site / name).read_text("utf-8")) for name in pages(site)}
+    checked = 0
+    for page, links in found.items():
+        for target in links.targets:
+            if re.match(r"[a-z]+:|//", target):
+                continue
+            path, _, place = urllib.parse.unquote(target).partition("#")
+            file = (page.parent / path).resolve() if path else page
+            file = file / "index.html" if file.is_dir() else file
+            assert file.is_file(), (page.name, target)
+            if place and file in found:
+                assert place in found[file].places, (page.name, target)
+            checked += 1
+    assert checked > 1000
+
+
+def test_the_reference_shows_settings(site):
+    """From the table of settings: mkdocstrings alone would show docstrings as they are in the source."""
+    text = re.sub(r"<[^>]+>", "", (site / "constructors.html").read_text("utf-8"))
+    assert "α, weight of the new estimate; 1: no memory. From 0 to 1. Tuned over 0.05 to 1." in text
+    for make in ALGORITHMS.values():
+        assert f"{inspect.unwrap(make).__name__}(" in text
+    reference = (site / "api.html").read_text("utf-8")
+    assert re.search(r"<td><code>trajectories</code></td>\s*<td>the budget of each seed", reference)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_pages_open_without_an_error(browser, address, site, width, scheme):
+    """Wide and on a phone, in light and dark; nothing is wider than the screen."""
+    name = {"light": "default", "dark": "slate"}[scheme]
+    size = {"width": width, "height": 850, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    theme = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
+    browser.get("about:blank")  # the site remembers the scheme of the first visit
+    browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
+    browser.get_log("browser")
+    every = pages(site)
+    others = [page for page in every if not page.startswith("algorithms/")]
+    shown = {(1280, "light"): every, (390, "dark"): [*others, SOME[-1]]}.get((width, scheme), SOME)
+    for page in shown:
+        browser.get(f"{address}/{page}")
         errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-        assert not errors, (name, errors)
-        assert browser.execute_script("return document.querySelectorAll('h1').length") >= 1, name
+        assert not errors, (page, errors)
+        wanted = f"return document.body.dataset.mdColorScheme === '{name}'"
+        assert any(browser.execute_script(wanted) or time.sleep(0.05) for _ in range(100)), (page, scheme)  # set by a script
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+        assert browser.execute_script("return document.querySelectorAll('h1').length") == 1, page
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_search_finds_an_algorithm(browser, address):

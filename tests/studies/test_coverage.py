@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stormpg.reproduce import quantities
+from stormpg.statistics import Interval
 from stormpg.studies import protocols, verdicts
-from stormpg.studies.statistics import Interval
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from stormpg.paper import FIGURES
 from stormpg.reproduce import quantities, robustness, variance
 from stormpg.reproduce.reproduction import judge_figure, sensitivity_rows
 from stormpg.runs.table import mean_return
+from stormpg.statistics import iqm, percentiles
 from stormpg.studies import comparison, equal_tuning, protocols, verdicts, workers
 from stormpg.studies.report_content import simple
-from stormpg.studies.statistics import iqm, percentiles
 from stormpg.studies.study import claimed
 from stormpg.studies.work_units import Unit, compute_unit, keep_unit, split_settings
 from stormpg.studies.workspace import Workspace
@@ -215,7 +215,9 @@ def test_never_is_not_before_never():
 def test_a_resample_in_which_neither_gets_there_is_a_tie():
     """Such a resample counts as no lead, and the other resamples still give an interval."""
     grid, late, early, top = np.array([1, 2, 3]), *np.array([[0.0, 0, 100], [0, 100, 100], [100, 100, 100]])
-    curve = lambda *draws: protocols.Curve(np.array(draws), grid, percentiles(draws[0], np.array(draws)), 30)
+    curve = lambda *draws: protocols.Curve(
+        np.array(draws), grid, percentiles(draws[0], np.array(draws)), 30, np.arange(len(draws))
+    )
     rest = {"gpomdp": curve(late, late / 2), "svrpg": curve(top, top)}
     found = quantities.lead("storm-pg", "gpomdp")({**rest, "storm-pg": curve(early, early / 2)})
     assert found.draws.tolist() == [1.0, 0.0]
@@ -296,7 +298,7 @@ def test_tuning_sees_the_whole_of_what_is_shown_on_seeds_that_it_does_not_show(t
     monkeypatch.setattr("stormpg.studies.work_units.train", None)
     with pytest.raises(InputError, match="another trajectories: 40; expected 60"):
         comparison.compare(Workspace(tmp_path), wanted, True, [])
-    chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "tuned"]
+    chosen = [row["settings"] for row in data["settings"] if row["protocol"] == "(c) tuned"]
     monkeypatch.setattr("stormpg.studies.study.best_setting", lambda search, tables: (chosen.pop(0), []))
     again = comparison.compare(Workspace(tmp_path, train=False), wanted, True, [])
     assert again["environments"] == data["environments"]

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from stormpg.algorithms import ALGORITHMS
 from stormpg.algorithms.settings import Choices, Range
 from stormpg.errors import InputError, PartsFailed
 from stormpg.runs.table import mean_return
+from stormpg.statistics import iqm
 from stormpg.studies import work_units, workspace
-from stormpg.studies.statistics import iqm
 from stormpg.studies.workspace import Workspace
 from stormpg.tune import halving, packed_trials, search
 from stormpg.tune.objective import Objective, objective
@@ -486,6 +487,8 @@ def test_the_command(tmp_path, command, no_figures):
     assert last(*SMALL, "--out", "tuning") == found
     found = last(*SMALL, "--trials", "6", "--out", "tuning", "--storage", "")  # more trials; an empty address means none
     page = (folder / "report.html").read_text()
+    better = "(better|worse|not clearly better or worse)"
+    assert re.search(rf"The best setting, of trial \d+, is {better} than the default one on 2 seeds", page)
     (folder / "report.html").unlink()
     assert last("report", "tuning") == found
     assert abs(len((folder / "report.html").read_text()) - len(page)) < 500  # apart from the command

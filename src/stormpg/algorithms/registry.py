@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeAlias, get_type_hints
 
 import optax
 
+from stormpg.algorithms.settings import Choices, Range, arguments, tuned
 from stormpg.contract import Step, Tracker
 from stormpg.errors import InputError, choose, nearest
 from stormpg.estimators import Estimator
@@ -58,10 +59,33 @@ def algorithm(name: str) -> Callable[[Callable[P, Algorithm]], Callable[P, Algor
                 check_type(key, value, hints[key])
             return dataclasses.replace(function(*bound.args, **bound.kwargs), name=name, note=Aside(dict(bound.arguments)))
 
+        constructor.__doc__ = documentation(function)
         ALGORITHMS[name] = constructor
         return constructor
 
     return register
+
+
+def documentation(function: Callable[..., Algorithm]) -> str:
+    """The docstring of a constructor, followed by its settings."""
+    lines = [f"    {line}" for line in arguments(defaults_of(function))]
+    about = inspect.getdoc(function) or ""
+    return "\n".join((about, "", "Args:", *lines)).strip() + "\n" if lines else about
+
+
+def defaults_of(constructor: Callable[..., Algorithm]) -> dict[str, Any]:
+    """The settings of a constructor with their defaults."""
+    return {name: parameter.default for name, parameter in inspect.signature(constructor).parameters.items()}
+
+
+def tuned_values(name: str) -> dict[str, Range | Choices]:
+    """The settings of the algorithm with this name that are tuned, with their values."""
+    return tuned(defaults_of(ALGORITHMS[name]))
+
+
+def float_ranges(name: str) -> dict[str, Range]:
+    """The float settings of the algorithm with this name that are tuned, with their ranges."""
+    return {key: values for key, values in tuned_values(name).items() if isinstance(values, Range)}
 
 
 def others_with(setting: str) -> str:

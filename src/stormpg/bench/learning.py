@@ -17,7 +17,7 @@ from stormpg.algorithms import DEFAULT, make_algorithm
 from stormpg.bench.libraries import SCRIPTS
 from stormpg.bench.measure import BenchTable, Row, Tell, as_users_have_it
 from stormpg.errors import InputError
-from stormpg.studies.statistics import Interval, iqm, stratified, stream
+from stormpg.statistics import Interval, iqm, stratified, stream
 
 FILE = "learning.jsonl"
 OURS = "stormpg"
@@ -219,7 +219,9 @@ def plot(axes: Any, table: Mapping[str, Any], tasks: Sequence[Task] = TASKS, lea
 
     rows = {row["name"]: row for row in table["rows"]}
     names = [*(task.env for task in tasks), EVERY]
-    for place, (learner, (colour, _)) in enumerate(zip(learners, styles(len(learners)), strict=True)):
+    looks = styles(learner.name for learner in learners)
+    for place, learner in enumerate(learners):
+        colour = looks[learner.name].colour
         for line, task in enumerate([*tasks, None]):
             row = rows.get(f"{names[line]}, {learner.name}")
             if row is None:

@@ -10,7 +10,7 @@ from stormpg import files
 from stormpg.bench import learning
 from stormpg.errors import InputError, shown
 from stormpg.files.reading import Text, check_fields, conforms, read_object
-from stormpg.report.palette import COLOURS, STYLES
+from stormpg.report.palette import COLOURS, WIDTH, styles
 from stormpg.studies.report_content import simple
 
 MACHINE: dict[str, Any] = {"cpu": str, "cores": int, "accelerators": list[str]}
@@ -126,10 +126,10 @@ def _bars(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _lines(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    for axis, (colour, dash) in zip(dict.fromkeys(row["axis"] for row in rows), STYLES, strict=False):
+    for axis, look in styles(row["axis"] for row in rows).items():
         mine = [row for row in rows if row["axis"] == axis]
         power = f", exponent {mine[0]['exponent']:.2f}" if "exponent" in mine[0] else ""
-        line = {"color": colour, "linestyle": dash, "marker": "o", "label": f"{axis}{power}"}
+        line = {**look.line(), "linewidth": WIDTH, "marker": "o", "label": f"{axis}{power}"}
         axes.loglog([row["value"] for row in mine], [row["median"] for row in mine], **line)
     axes.set_xlabel("value of the axis; the other axes stay at their usual values")
     axes.legend(frameon=False, fontsize=9)

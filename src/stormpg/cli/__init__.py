@@ -8,8 +8,9 @@ import warnings
 from typing import Any
 
 from stormpg.cli import about, bench, render, report, studies, theory, training, tuning
-from stormpg.cli.base import Interrupted, app
-from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning, extra_for
+from stormpg.cli.base import app
+from stormpg.cli.help import Interrupted
+from stormpg.errors import EnvironmentFailure, InputError, PartsFailed, StormpgWarning
 from stormpg.machine.stopping import Terminated, terminate
 from stormpg.machine.xla import ask_fast_loops, keep_programs
 from stormpg.report.terminal import err, out
@@ -18,13 +19,13 @@ __all__ = ["about", "bench", "main", "render", "report", "studies", "theory", "t
 
 
 def main() -> None:
-    """Run the command. A mistake in the input prints one line and exits with code 2."""
+    """Run the command. A mistake in the input prints one line and exits with code 2; so does a missing extra, in `__main__`."""
     before = signal.signal(signal.SIGTERM, terminate)
     try:
         warnings.showwarning = show_warning
         ask_fast_loops()
         keep_programs()
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(prog_name="stormpg", standalone_mode=False) or 0)
     except InputError as error:
         fail(str(error))
     except (EnvironmentFailure, PartsFailed) as error:
@@ -36,11 +37,6 @@ def main() -> None:
     except OSError as error:  # a name that is too long, a full disk, a folder without read permission
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}. Give another file or folder, or free some disk space.")
-    except ModuleNotFoundError as error:
-        hint = extra_for(error)
-        if hint is None:
-            raise
-        fail(hint)
     except Exception as error:
         if not hasattr(error, "format_message"):  # only errors of the command-line parser have it
             raise

@@ -8,70 +8,75 @@ from typing import Any
 import jax
 
 from stormpg.algorithms import ALGORITHMS
+from stormpg.algorithms.registry import defaults_of
 from stormpg.algorithms.settings import SETTINGS
-from stormpg.cli.base import ABOUT, Json, app, finish
+from stormpg.cli.base import Json, command, finish
+from stormpg.cli.help import ABOUT
 from stormpg.envs import ENVIRONMENTS, Discrete, make
 from stormpg.errors import InputError
 from stormpg.machine.xla import in_force
 from stormpg.report.terminal import out, table
+from stormpg.runs.options import listed
 
 
-@app.command("list", rich_help_panel=ABOUT)
+@command("list", ABOUT)
 def list_command(as_json: Json = False) -> None:
-    """List the environments, the algorithms with their settings, and what the settings mean."""
+    """List environments, algorithms, and what their settings mean."""
     environments = {name: make(name) for name in ENVIRONMENTS}
-    algorithms = {
-        name: {p.name: p.default for p in inspect.signature(make).parameters.values()} for name, make in ALGORITHMS.items()
-    }
+    algorithms = {name: defaults_of(constructor) for name, constructor in ALGORITHMS.items()}
     spaces = [
         [name, describe_space(env.observation_space), describe_space(env.action_space), str(env.horizon)]
         for name, env in environments.items()
     ]
     table("Environments", ("name", "observations", "actions", "horizon"), spaces)
     rows = [
-        [name, (inspect.getdoc(ALGORITHMS[name]) or "").splitlines()[0], " ".join(f"{k}={v}" for k, v in settings.items())]
+        [name, (inspect.getdoc(ALGORITHMS[name]) or "").splitlines()[0], listed(settings)]
         for name, settings in algorithms.items()
     ]
-    table("Algorithms", ("name", "", "settings"), rows)
-    table("Settings", ("name", "meaning"), [[name, setting.text] for name, setting in SETTINGS.items()])
+    table("Algorithms", ("name", "what it does", "settings and their defaults"), rows)
+    meanings = [[name, one.text, one.allowed.text if one.allowed else ""] for name, one in SETTINGS.items()]
+    table("Settings", ("name", "meaning", "allowed"), meanings)
     finish(as_json, {"environments": list(environments), "algorithms": algorithms})
 
 
 def describe_space(space: Any) -> str:
     """A space in a few words."""
-    return f"{space.n} choices" if isinstance(space, Discrete) else f"{'×'.join(map(str, space.shape))} numbers"
+    if isinstance(space, Discrete):
+        return f"{space.n} choices"
+    return "1 number" if space.shape == (1,) else f"{'×'.join(map(str, space.shape))} numbers"
 
 
-@app.command("doctor", rich_help_panel=ABOUT)
+@command("doctor", ABOUT)
 def doctor_command(as_json: Json = False) -> None:
     """Show versions and devices, and which packages are missing."""
-    required = ("jax", "jaxlib", "optax", "numpy", "safetensors", "polars", "filelock", "rich", "typer", "tomli-w")
+    base = ("jax", "jaxlib", "optax", "numpy", "safetensors", "polars", "filelock")
+    required = (*base, "rich", "typer", "tomli-w")
     optional = {
         "scipy": "studies and reports",
         "matplotlib": "figures",
-        "plotly": "pages of reports",
         "pillow": "films",
         "gymnasium": "environments outside JAX",
-        "equinox": "custom networks as modules",
-        "box2d": "rllab's physics engine",
-        "mujoco": "Gymnasium's MuJoCo environments",
-        "gymnax": "gymnax: environments",
-        "brax": "brax: environments",
-        "imageio-ffmpeg": "videos as MP4",
-        "tensorboardX": "--log tensorboard",
-        "wandb": "--log wandb",
-        "mlflow": "--log mlflow",
-        "onnx": "exporting policies",
+        "pygame": "films of Gymnasium's environments",
         "optuna": "tune",
-        "optuna-dashboard": "tune --dashboard",
-        "psycopg": "searches in PostgreSQL",
-        "ray": "--workers ray and --rollout-workers",
+        "box2d": "stormpg[box2d]: rllab's physics engine",
+        "brax": "stormpg[brax]: environments",
+        "equinox": "networks of your own as modules",
+        "gymnax": "stormpg[gymnax]: environments",
+        "imageio-ffmpeg": "stormpg[video]: films as MP4",
+        "mlflow": "stormpg[mlflow]: --log mlflow",
+        "mujoco": "stormpg[mujoco]: Gymnasium's MuJoCo environments",
+        "onnx": "stormpg[onnx]: exporting policies",
+        "optuna-dashboard": "stormpg[dashboard]: tune --dashboard",
+        "psycopg": "stormpg[postgresql]: searches in PostgreSQL",
+        "ray": "stormpg[ray]: --workers, --rollout-workers",
+        "tensorboardX": "stormpg[tensorboard]: --log tensorboard",
+        "wandb": "stormpg[wandb]: --log wandb",
     }
     found = {name: version_of(name) for name in (*required, *optional)}
-    rows = [["python", platform.python_version(), "required"]]
-    rows += [[name, found[name] or "missing", "required"] for name in required]
-    rows += [[name, found[name] or "missing", f"optional: {use}"] for name, use in optional.items()]
-    table("Packages", ("package", "version", ""), rows)
+    rows = [["python", platform.python_version(), "everything"]]
+    rows += [[name, found[name] or "missing", "everything" if name in base else "the command"] for name in required]
+    rows += [[name, found[name] or "–", use] for name, use in optional.items()]
+    table("Packages", ("package", "version", "needed for"), rows)
     devices = [[str(d.id), d.platform, d.device_kind] for d in jax.devices()]
     table("Devices", ("number", "platform", "kind"), devices)
     missing = [name for name in required if found[name] is None]

@@ -1,53 +1,45 @@
 """Shared by all commands: the application, common flags, the machine-readable last line."""
 
+import importlib.util
 import inspect
 import json
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
-import typer.core
+from typer.models import OptionInfo
 
-from stormpg.algorithms import ALGORITHMS
+from stormpg.algorithms import ALGORITHMS, DEFAULT
+from stormpg.algorithms.registry import defaults_of
 from stormpg.algorithms.settings import SETTINGS
-from stormpg.runs.options import POLICY_OPTIONS, POLICY_SETTINGS, algorithm_options, without_secrets
+from stormpg.cli.help import (
+    BUDGET,
+    DEFAULT_PANEL,
+    FILES,
+    METAVARS,
+    OTHER,
+    Commands,
+    algorithms_help,
+    escaped,
+    panel_of,
+    setting_help,
+    starting,
+)
+from stormpg.envs import ADAPTERS, ENVIRONMENTS
+from stormpg.errors import EXTRAS, InputError
+from stormpg.runs.options import POLICY_OPTIONS, algorithm_options, without_secrets
 from stormpg.version import __version__
 
-
-class Interrupted(BaseException):
-    """Carries a Ctrl-C through the command-line parser, which would otherwise reduce it to an exit code."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-# The groups of commands, and of options.
-TRAINING, COMPARING, ABOUT = "Train", "Compare", "Measure and look up"
-BUDGET, OUTSIDE, FILES = "The run", "Environments outside JAX", "Files and output"
-ALGORITHM_PANEL, POLICY_PANEL = "Settings of the algorithm", "Settings of the policy"
-ORDER = ("train", "evaluate", "render", "tune", "compare", "reproduce", "report", "list", "doctor", "theory", "bench")
-
-
-class Commands(typer.core.TyperGroup):
-    """The group of commands, in the order of `ORDER`. It passes a Ctrl-C on as `Interrupted`, with its notes."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=ORDER.index)
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise Interrupted(error) from error
-
+F = TypeVar("F", bound=Callable[..., Any])
 
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     help="Variance-reduced policy gradients: STORM-PG, what it is compared with, and what came after.",
+    epilog="stormpg COMMAND --help shows the options of a command.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
@@ -74,60 +66,96 @@ def file_option(name: str, text: str, metavar: str | None = None) -> Any:
     return typer.Option(name, help=text, metavar=metavar, rich_help_panel=FILES)
 
 
+Env = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ENV",
+        help=f"{', '.join(ENVIRONMENTS)}; {', '.join(f'{prefix}:NAME' for prefix in ADAPTERS)}.",
+        autocompletion=starting(ENVIRONMENTS),
+    ),
+]
+AlgorithmName = Annotated[
+    str | None, typer.Option("--algorithm", help=algorithms_help(), autocompletion=starting(ALGORITHMS), rich_help_panel=BUDGET)
+]
+HORIZON = r"Most steps of an episode. \[default: the environment's]"
+Horizon = Annotated[
+    str | None,
+    typer.Option(metavar="INTEGER", help=HORIZON, rich_help_panel=BUDGET),
+]
 Out = Annotated[Path | None, file_option("--out", "Folder to write to.")]
-Json = Annotated[bool, file_option("--json", "Print a last line as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a last line as JSON.", rich_help_panel=OTHER)]
 Workers = Annotated[
     str | None,
-    typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster on this machine) or ray://HOST:PORT."),
+    typer.Option("--workers", metavar="ADDRESS", help="ray (a cluster here) or ray://HOST:PORT.", rich_help_panel=OTHER),
 ]
-ResultsFolder = Annotated[Path, file_option("--out", "Folder to write to; an existing study is resumed.")]
-Config = Annotated[Path | None, file_option("--config", "TOML file with defaults; its keys are the names of the flags.")]
+ResultsFolder = Annotated[Path, file_option("--out", "Folder to write to. A study that it holds is resumed.")]
+Config = Annotated[Path | None, file_option("--config", "TOML file of settings; flags override it.")]
 
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     """Add a flag for each setting of the algorithms and policies to a command, which receives them as `settings`."""
     own = list(inspect.signature(function).parameters.values())[:-1]
+    options = algorithm_options()
+    order = (*(name for name in defaults_of(ALGORITHMS[DEFAULT]) if panel_of(name) == DEFAULT_PANEL), *SETTINGS)
+    options = {name: options[name] for name in order if name in options} | options | POLICY_OPTIONS
+    switches = [name for name, kind in options.items() if kind is bool]
+    flags = {name: (kind, flag(name, kind, setting_help(name), panel_of(name))) for name, kind in options.items()}
+    flags |= {f"no_{name}": (bool, typer.Option(f"--no-{dashed(name)}", hidden=True)) for name in switches}
     more = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[bool | None if kind is bool else str | None, setting_flag(name, kind)],
+            annotation=Annotated[bool | None if kind is bool else str | None, option],
         )
-        for name, kind in (algorithm_options() | POLICY_OPTIONS).items()
+        for name, (kind, option) in flags.items()
     ]
 
-    def command(**arguments: Any) -> None:
-        settings = {p.name: arguments.pop(p.name) for p in more}
+    def wrapped(**arguments: Any) -> None:
+        settings = {parameter.name: arguments.pop(parameter.name) for parameter in more}
+        for name in switches:
+            if settings.pop(f"no_{name}"):
+                if settings[name]:
+                    raise InputError(f"--{dashed(name)} and --no-{dashed(name)} are both given: leave out one of them.")
+                settings[name] = False
         function(**arguments, **settings)
 
-    command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
-    return command
+    wrapped.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    return wrapped
 
 
-def flag(name: str, kind: type, text: str, panel: str | None = None) -> Any:
+def dashed(name: str) -> str:
+    """The name of a flag."""
+    return name.replace("_", "-")
+
+
+def flag(name: str, kind: type, text: str, panel: str | None = None, default: Any = None) -> Any:
     """An option that arrives as text and is read by `runs.options`, so that wrong values get the library's error messages."""
-    metavar = None if kind is bool else {float: "NUMBER", int: "INTEGER"}.get(kind, "NAME")
-    names = f"--{name.replace('_', '-')}"
-    return typer.Option(names, help=text, metavar=metavar, show_default=False, rich_help_panel=panel)
+    text = text if default is None else f"{text} {escaped(f'[default: {default}]')}"
+    metavar = METAVARS.get(kind, "NAME")
+    return typer.Option(f"--{dashed(name)}", help=text, metavar=metavar, show_default=False, rich_help_panel=panel)
 
 
-def setting_flag(name: str, kind: type) -> Any:
-    """The option of a setting of algorithms or policies."""
-    panel = POLICY_PANEL if name in POLICY_OPTIONS else ALGORITHM_PANEL
-    return flag(name, kind, setting_help(name), panel)
+def command(name: str, panel: str | None = None, group: typer.Typer = app) -> Callable[[F], F]:
+    """Register a command. Its options get usual words for their types: NUMBER, INTEGER, NAME, PATH; none for a switch."""
+
+    def register(function: F) -> F:
+        for parameter in inspect.signature(function).parameters.values():
+            kind, option = get_args(parameter.annotation)[:2]
+            if isinstance(option, OptionInfo) and option.metavar is None:
+                kinds = [one for one in (get_args(kind) or (kind,)) if one is not type(None)]
+                option.metavar = METAVARS.get(kinds[0], "NAME")
+        return group.command(name, rich_help_panel=panel)(function)
+
+    return register
 
 
-def setting_help(name: str) -> str:
-    """The help text of a setting: what it means, and the algorithms that have it."""
-    if name in POLICY_SETTINGS:
-        return f"{POLICY_SETTINGS[name].text}."
-    known = SETTINGS.get(name)
-    users = [a for a, make in ALGORITHMS.items() if name in inspect.signature(make).parameters]
-    more = f" and {len(users) - 2} others" if len(users) > 3 else ""
-    who = "" if len(users) == len(ALGORITHMS) else f" [{', '.join(users[: 2 if more else 3])}{more}]"
-    return f"{known.text if known else name}.{who}".replace("[", r"\[")
+def need(extra: str) -> None:
+    """Raise ModuleNotFoundError if a package of an extra is missing: before a study, which draws figures only at its end."""
+    for package in (package for package, name in EXTRAS.items() if name == extra):
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 
 def finish(as_json: bool, content: Any) -> None:

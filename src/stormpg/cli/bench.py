@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
-from stormpg.cli.base import ABOUT, Json, app, finish
+from stormpg.bench.run import QUICK, SPEED, TABLES, measurable
+from stormpg.cli.base import Json, command, finish
+from stormpg.cli.help import ABOUT
 from stormpg.report.terminal import doing, out, table
 
 Files = Annotated[Path, typer.Option("--out", help="Folder for the result and its plots.")]
 Against = Annotated[Path | None, typer.Option(help="An earlier result; lists the rows that got slower.")]
 Tables = Annotated[
     str | None,
-    typer.Option(help="Comma-separated names of tables. [all about speed; with --quick five of them]. `learning` takes hours."),
+    typer.Option(help=f"Separated by commas: {', '.join(TABLES)}. \\[default: all about speed; with --quick five of them]"),
 ]
 Load = Annotated[Path | None, typer.Option(help="Show a stored result instead of measuring.")]
 Stored = Annotated[
@@ -21,7 +23,7 @@ Stored = Annotated[
 Readme = Annotated[Path | None, typer.Option(help="Update the tables in this file, between its marks.")]
 
 
-@app.command("bench", rich_help_panel=ABOUT)
+@command("bench", ABOUT)
 def bench_command(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases; takes three minutes.")] = False,
     tables: Tables = None,
@@ -32,12 +34,14 @@ def bench_command(
     folder: Files = Path("benchmarks/results"),
     as_json: Json = False,
 ) -> None:
-    """Measure the speed on this machine, compared with C and other libraries; startup times; growth of time and memory.
+    """Measure the speed on this machine, beside C and other libraries.
 
-    `--tables learning` measures what the default algorithm learns instead, compared with Stable-Baselines3.
+    Also startup times, and the growth of time and memory.
+
+    `--tables learning` measures what the default algorithm learns, beside Stable-Baselines3, and takes hours.
     """
     from stormpg.bench import tables as stored_tables
-    from stormpg.bench.run import QUICK, SPEED, bench, measurable
+    from stormpg.bench.run import bench
 
     old = stored_tables.read(against) if against else None
     names = measurable(tuple(tables.split(",")) if tables else QUICK if quick else SPEED)

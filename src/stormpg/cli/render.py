@@ -1,19 +1,19 @@
 """The command render."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stormpg.cli.base import TRAINING, Json, app, finish
+from stormpg.cli.base import Json, command, finish
+from stormpg.cli.help import TRAINING
 from stormpg.report.terminal import out
 from stormpg.runs.run_folder import ITERATES
 
 
-@app.command("render", rich_help_panel=TRAINING)
+@command("render", TRAINING)
 def render_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     file: Annotated[Path, typer.Option("--out", help="File to write, .gif or .mp4.")] = Path("run.gif"),
     seed: Annotated[int | None, typer.Option(help="Seed of the run; the first one by default.")] = None,
     which: Annotated[str, typer.Option(help=f"The iterate: {', '.join(ITERATES)}.")] = "last",
@@ -23,9 +23,7 @@ def render_command(
     fps: Annotated[float | None, typer.Option(help="Frames per second; the environment's own by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play an episode with the policy of a run, and write it as a video."""
-    for kind in ("VIDEO", "AUDIO"):  # pygame would open a screen and an audio device, and neither is needed here
-        os.environ.setdefault(f"SDL_{kind}DRIVER", "dummy")
+    """Play an episode with the policy of a run, and write a film."""
     from stormpg.films.render import render
 
     made = render(run, file, which=which, deterministic=not sampled, policy_seed=seed, fps=fps)

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from stormpg.cli import theory, tuning
-from stormpg.cli.base import COMPARING, Json, app, this_command
+from stormpg.cli.base import Json, command, this_command
+from stormpg.cli.help import COMPARING
 from stormpg.cli.studies import show
 from stormpg.engine.budget import LIMIT
 from stormpg.envs.from_files import check_name
@@ -19,13 +20,13 @@ from stormpg.studies.study import ABOUT, read_about
 from stormpg.studies.workspace import Workspace
 
 
-@app.command("report", rich_help_panel=COMPARING)
+@command("report", COMPARING)
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the folder of one study.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or the folder of one study.")],
     folder: Annotated[Path | None, typer.Option("--out", help="Folder to write to; a study's own folder by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild the figures and the page from stored runs, without training."""
+    """Rebuild figures and page from stored runs, without training."""
     if len(runs) == 1 and (runs[0] / ABOUT).is_file():
         if folder is not None and folder != runs[0]:
             raise InputError(f"{runs[0]} is a study, and its report is written to its own folder: leave out --out {folder}.")

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from stormpg.cli.base import COMPARING, Json, ResultsFolder, Workers, app, finish, this_command
+from stormpg.cli.base import HORIZON, Json, ResultsFolder, Workers, command, finish, need, this_command
+from stormpg.cli.help import BUDGET, COMPARING
 from stormpg.errors import InputError, choose
 from stormpg.family import suite as family
-from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts
+from stormpg.report.tables import LEGEND, multiplicity, result_rows, short_verdicts, source
 from stormpg.report.terminal import out, table, unit_bar
 from stormpg.reproduce import reproduction
 from stormpg.studies import comparison
@@ -18,25 +19,33 @@ from stormpg.studies.verdicts import count_verdicts
 from stormpg.studies.workers import share_device, workers
 from stormpg.studies.workspace import Workspace
 
-Seeds = Annotated[int, typer.Option(min=2, help="Number of seeds.")]
-Baseline = Annotated[str | None, typer.Option(help="Baseline of all algorithms; their own by default.")]
-Decay = Annotated[float | None, typer.Option(help="Decay of the learning rate: η_t = η · decay^(t / decay-every).")]
-DecayEvery = Annotated[int | None, typer.Option(min=1, help="See --decay.")]
+COMPARED = "gpomdp,svrpg,srvr-pg,storm-pg"
 
 
-@app.command("reproduce", rich_help_panel=COMPARING)
+def sized(text: str, *names: str, **limits: Any) -> Any:
+    """An option about the runs of a study."""
+    return typer.Option(*names, help=text, rich_help_panel=BUDGET, **limits)
+
+
+Baseline = Annotated[str | None, sized("Baseline of all algorithms; their own by default.")]
+Decay = Annotated[float | None, sized("Decay of the learning rate: η_t = η · decay^(t / decay-every).")]
+DecayEvery = Annotated[int | None, sized("See --decay.", min=1)]
+
+
+@command("reproduce", COMPARING)
 def reproduce_command(
     folder: ResultsFolder = Path("results"),
-    seeds: Seeds = 30,
-    full: Annotated[bool, typer.Option("--full", help="Also run equal tuning, robustness and variance.")] = False,
-    trajectories: Annotated[int | None, typer.Option(min=91, help="Limit every budget, for a quick look.")] = None,
+    seeds: Annotated[int, sized("Number of seeds.", min=2)] = 30,
+    full: Annotated[bool, sized("Also run equal tuning, robustness and variance.", "--full")] = False,
+    trajectories: Annotated[int | None, sized("Limit every budget, for a quick look.", min=91)] = None,
     baseline: Baseline = None,
     decay: Decay = None,
     decay_every: DecayEvery = None,
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Repeat the paper's experiments: both figures, a verdict on every claim, a page, and all runs."""
+    """Repeat the paper's experiments: both figures, a verdict on every claim."""
+    need("report")
     share_device()
     plan = reproduction.Plan(seeds, trajectories, baseline=baseline, decay=decay, decay_every=decay_every)
     with workers(where) as those, unit_bar("reproduce") as report:
@@ -44,24 +53,20 @@ def reproduce_command(
     show(data, folder, as_json)
 
 
-@app.command("compare", rich_help_panel=COMPARING)
+@command("compare", COMPARING)
 def compare_command(
     env: Annotated[
         str | None,
-        typer.Argument(help="The environment, see `stormpg list`; with --suite, some of its tasks."),
+        typer.Argument(metavar="ENV", help="The environment, see `stormpg list`; with --suite, some of its tasks."),
     ] = None,
-    algorithms: Annotated[
-        str | None, typer.Option(help="Comma-separated. (default: gpomdp,svrpg,srvr-pg,storm-pg; all with --suite)")
-    ] = None,
+    algorithms: Annotated[str | None, sized(rf"Separated by commas. \[default: {COMPARED}; with --suite all]")] = None,
     trajectories: Annotated[
-        int | None, typer.Option(min=1, help="Budget of each run, with --suite a limit for all budgets. (default: 1000)")
+        int | None, sized(r"Budget of each run; with --suite a limit for all budgets. \[default: 1000]", min=1)
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=2, help="Number of seeds. (default: 30; with --suite 16 in JAX, 5 outside)")
-    ] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Maximum steps of an episode.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Also tune all algorithms with equal budgets.")] = False,
-    suite: Annotated[str | None, typer.Option(help="`family`: STORM-PG and all successors on twelve tasks.")] = None,
+    seeds: Annotated[int | None, sized(r"Number of seeds. \[default: 30; with --suite 16 in JAX, 5 outside]", min=2)] = None,
+    horizon: Annotated[int | None, sized(HORIZON, min=1)] = None,
+    tune: Annotated[bool, sized("Also tune all algorithms with equal budgets.", "--tune")] = False,
+    suite: Annotated[str | None, sized("family: STORM-PG and all successors on twelve tasks.")] = None,
     baseline: Baseline = None,
     decay: Decay = None,
     decay_every: DecayEvery = None,
@@ -69,7 +74,11 @@ def compare_command(
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Compare several algorithms on one environment, with the same page and statistics as `reproduce`; or the whole family."""
+    """Compare algorithms on one environment, or the whole family.
+
+    Page and statistics are those of `reproduce`. Settings are those of `train`: the paper's on its tasks, else the defaults.
+    """
+    need("report")
     share_device()
     if suite is not None:
         choose("suite", suite, (family.NAME,))
@@ -90,7 +99,7 @@ def compare_command(
         return
     if env is None:
         raise InputError("no environment is given: name one, see `stormpg list`, or give --suite family.")
-    names = check_algorithms(names_of(algorithms or "gpomdp,svrpg,srvr-pg,storm-pg") or ())
+    names = check_algorithms(names_of(algorithms or COMPARED) or ())
     switches: dict[str, Any] = {"baseline": baseline, "decay": decay, "decay_every": decay_every}
     wanted = comparison.Comparison(env, tuple(names), trajectories or 1000, seeds or 30, horizon, **switches)
     with workers(where) as those, unit_bar("compare") as report:
@@ -109,9 +118,10 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     for env in data["environments"]:
         table(env["title"], ("return at the end", *headings), result_rows(data, env))
     for one in data.get("tables") or ():
-        table(one["title"], one["heads"], one["rows"])
+        if not one.get("long"):  # a terminal is too narrow for sentences in a table: they are on the page
+            table(one["title"], one["heads"], one["rows"])
     for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
-        table(f"Claims of the paper on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
+        table(f"Claims of {source(data)} on {env}", ("claim", "paper", *headings), short_verdicts(data, env))
     if data["claims"]:
         out.print(f"{LEGEND} Intervals are in tables.md.", highlight=False)
         for key, protocol in data["protocols"].items():
@@ -119,9 +129,11 @@ def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:
             out.print(f"{protocol['label']}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()), highlight=False)
         for sentence in multiplicity(data):
             out.print(sentence, highlight=False)
-    out.print(
-        f"Open {folder / 'report.html'}; figures, tables.md, claims.json and all runs are in the same folder.", highlight=False
-    )
+    if data.get("findings"):
+        out.print(data["findings"].replace("`", ""), highlight=False)
+    page = folder / "report.html"
+    size = f"{page.stat().st_size / 1e6:.1f} MB"
+    out.print(f"Open {page} ({size}); figures, tables.md, claims.json and all runs are in the same folder.", highlight=False)
     claims = {claim["id"]: {k: r["verdict"] for k, r in claim["results"].items()} for claim in data["claims"]}
     finals = {
         env["name"]: {

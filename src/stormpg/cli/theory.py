@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stormpg.cli.base import ABOUT, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
+from stormpg.cli.base import Horizon, Json, ResultsFolder, Workers, app, command, finish, need, this_command, with_settings
+from stormpg.cli.help import ABOUT, Commands
 from stormpg.errors import InputError, choose
 from stormpg.report.tables import SYMBOLS
 from stormpg.report.terminal import out, table, unit_bar
@@ -21,20 +22,21 @@ if TYPE_CHECKING:
     from stormpg.theory.advice import Pilot
     from stormpg.theory.bounds import Constants, Prescription
 
-theory = typer.Typer(no_args_is_help=True, help="The paper's theory, checked and applied.", rich_markup_mode="rich")
+theory = typer.Typer(cls=Commands, no_args_is_help=True, help="The paper's theory, checked and applied.")
 app.add_typer(theory, name="theory", rich_help_panel=ABOUT)
 
 VARIANTS = ("measured", "proved", "stated", "practical")
 
 
-@theory.command("all")
+@command("all", group=theory)
 def all_command(
     folder: ResultsFolder = Path("theory"),
     size: Annotated[str, typer.Option(help="small, default or large.")] = "default",
     where: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Check the lemmas, tracking errors, rates, the adviser and the map: figures, tables and a page."""
+    """Check lemmas, rates and tracking errors on exact problems: figures and a page."""
+    need("report")
     from stormpg.theory import findings, laboratory
 
     share_device()
@@ -71,22 +73,20 @@ def verdict_cell(found: Mapping[str, Any] | None) -> str:
     return f"{SYMBOLS[found['verdict']][0]} {found['figure']}" if found else "–"
 
 
-@theory.command("advise")
+@command("advise", group=theory)
 @with_settings
 def advise_command(
-    env: Annotated[str, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="The environment, see `stormpg list`; or gym:ID.")],
     epsilon: Annotated[float, typer.Option(help="Target for the norm of the gradient.")],
     variant: Annotated[str, typer.Option(help=f"The settings to write: {', '.join(VARIANTS)}.")] = "measured",
     pilot: Annotated[int, typer.Option(min=10, help="Trajectories in the pilot batch.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the pilot batch.")] = 0,
-    horizon: Annotated[
-        str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
-    ] = None,
+    horizon: Horizon = None,
     toml: Annotated[Path, typer.Option("--out", help="TOML file for `stormpg train --config`.")] = Path("advice.toml"),
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Recommend settings for STORM-PG and the other methods from a pilot batch, by theory and in practice."""
+    """Recommend settings for STORM-PG from a pilot batch, by theory and in practice."""
     from stormpg.theory import advice
 
     choose("variant", variant, VARIANTS)

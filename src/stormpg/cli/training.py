@@ -6,14 +6,28 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from stormpg.cli.base import BUDGET, FILES, OUTSIDE, TRAINING, Config, Json, Out, app, file_option, finish, flag, with_settings
+from stormpg.cli.base import (
+    AlgorithmName,
+    Config,
+    Env,
+    Horizon,
+    Json,
+    Out,
+    command,
+    file_option,
+    finish,
+    flag,
+    with_settings,
+)
+from stormpg.cli.help import BUDGET, OUTSIDE, SAFETY, TRAINING
+from stormpg.engine.budget import TRAJECTORIES
 from stormpg.errors import InputError
 from stormpg.evaluate import evaluate as play
 from stormpg.report.terminal import out, progress_bar, table
 from stormpg.runs import run_folder
 from stormpg.runs.checkpoints import SECONDS, CheckpointInterval
-from stormpg.runs.logs import open_logs
-from stormpg.runs.options import Job, from_flag
+from stormpg.runs.logs import LOGGERS, open_logs
+from stormpg.runs.options import DEFAULTS, Job, from_flag
 from stormpg.runs.result import Result
 from stormpg.runs.run_folder import ITERATES
 from stormpg.runs.table import WINDOW
@@ -21,32 +35,38 @@ from stormpg.train import train as run_training
 
 Seconds = Annotated[
     float,
-    typer.Option(min=0, metavar="NUMBER", help="Maximum seconds between two checkpoints in --out.", rich_help_panel=FILES),
+    typer.Option(
+        min=0,
+        metavar="NUMBER",
+        help=rf"Longest time between two checkpoints, in seconds. \[default: {SECONDS:g}]",
+        show_default=False,
+        rich_help_panel=SAFETY,
+    ),
 ]
 Iterations = Annotated[
     int | None,
-    typer.Option(min=1, metavar="INTEGER", help="Maximum iterations between two checkpoints.", rich_help_panel=FILES),
+    typer.Option(min=1, metavar="INTEGER", help="Most iterations between two checkpoints.", rich_help_panel=SAFETY),
 ]
 Logs = Annotated[
-    list[str] | None, file_option("--log", "tensorboard, wandb, mlflow or csv; may be given several times.", "NAME")
+    list[str] | None,
+    typer.Option("--log", metavar="NAME", help=f"{', '.join(LOGGERS)}; may be given several times.", rich_help_panel=SAFETY),
 ]
 
 
-@app.command("train", rich_help_panel=TRAINING)
+@command("train", TRAINING)
 @with_settings
 def train_command(
-    env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
-    algorithm: Annotated[str | None, flag("algorithm", str, "See `stormpg list`. (default: window-npg)", BUDGET)] = None,
+    env: Env = None,
+    algorithm: AlgorithmName = None,
     trajectories: Annotated[
-        str | None, flag("trajectories", int, "Budget of each seed, large batches included. (default: 4000)", BUDGET)
+        str | None,
+        flag("trajectories", int, "Budget of each seed, large batches included.", BUDGET, TRAJECTORIES),
     ] = None,
     steps: Annotated[str | None, flag("steps", int, "Budget of each seed in environment steps.", BUDGET)] = None,
-    seeds: Annotated[str | None, flag("seeds", int, "Number of seeds. (default: 30)", BUDGET)] = None,
-    seed: Annotated[str | None, flag("seed", int, "The first seed. (default: 0)", BUDGET)] = None,
-    horizon: Annotated[
-        str | None, flag("horizon", int, "Maximum steps of an episode. (default: the environment's)", BUDGET)
-    ] = None,
-    async_envs: Annotated[bool | None, flag("async_envs", bool, "gym: one process for each environment.", OUTSIDE)] = None,
+    seeds: Annotated[str | None, flag("seeds", int, "Number of seeds.", BUDGET, DEFAULTS["seeds"])] = None,
+    seed: Annotated[str | None, flag("seed", int, "The first seed.", BUDGET, DEFAULTS["seed"])] = None,
+    horizon: Horizon = None,
+    async_envs: Annotated[bool | None, flag("async_envs", bool, "gym: a process for each environment.", OUTSIDE)] = None,
     env_timeout: Annotated[str | None, flag("env_timeout", float, "gym: maximum seconds of a step.", OUTSIDE)] = None,
     rollout_workers: Annotated[
         str | None, flag("rollout_workers", int, "gym: number of Ray actors that play episodes.", OUTSIDE)
@@ -60,7 +80,10 @@ def train_command(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Train many seeds at once. For the paper's pairs of environment and algorithm, the defaults are its Tables 2 and 3."""
+    """Train one or many seeds at once, and show their returns.
+
+    Settings left out have the defaults of the algorithm, as in Python; on the paper's tasks those of its Tables 2 and 3.
+    """
     flags: dict[str, Any] = {
         **{"env": env, "algorithm": algorithm, "trajectories": trajectories, "seeds": seeds, "seed": seed, "horizon": horizon},
         **{"async_envs": async_envs, "env_timeout": env_timeout, "steps": steps},
@@ -112,11 +135,11 @@ def resuming(env: Any) -> str:
 def show_result(result: Result, folder: Path | None) -> None:
     """Print the final returns of a run, over all seeds."""
     end, summary = result.final_return()[0], run_folder.summary(result)
-    headings = ("algorithm", "seeds", "trajectories", "mean", "worst", "best", "diverged", "seconds")
-    numbers = [str(len(end)), str(summary["trajectories"]), f"{end.mean():.2f}", f"{end.min():.2f}", f"{end.max():.2f}"]
-    row = [result.algorithms[0].name, *numbers, str(summary["diverged"][0]), f"{result.seconds:.1f}"]
+    headings = ("seeds", "trajectories", "mean", "worst", "best", "diverged", "seconds")
+    row = [str(len(end)), str(summary["trajectories"]), f"{end.mean():.2f}", f"{end.min():.2f}", f"{end.max():.2f}"]
+    row += [str(summary["diverged"][0]), f"{result.seconds:.1f}"]
     table(
-        result.env.name,
+        f"{result.algorithms[0].name} on {result.env.name}",
         headings,
         [row],
         f"Undiscounted return over the last {WINDOW} trajectories: mean over all seeds, worst and best seed.",
@@ -125,9 +148,9 @@ def show_result(result: Result, folder: Path | None) -> None:
         out.print(f"Written to {folder}", highlight=False)
 
 
-@app.command("evaluate", rich_help_panel=TRAINING)
+@command("evaluate", TRAINING)
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes for each policy.")] = 100,
     which: Annotated[str, typer.Option(help=f"The iterate: {', '.join(ITERATES)}.")] = "last",
     deterministic: Annotated[

@@ -15,7 +15,23 @@ import typer
 
 from stormpg.algorithms import ALGORITHMS, make_algorithm
 from stormpg.algorithms.settings import Choices, Range
-from stormpg.cli.base import TRAINING, Config, Json, ResultsFolder, Workers, app, finish, flag, this_command, with_settings
+from stormpg.cli.base import (
+    AlgorithmName,
+    Config,
+    Env,
+    Horizon,
+    Json,
+    ResultsFolder,
+    Workers,
+    command,
+    file_option,
+    finish,
+    flag,
+    need,
+    this_command,
+    with_settings,
+)
+from stormpg.cli.help import BUDGET, OTHER, SEARCH, TRAINING
 from stormpg.errors import InputError, choose
 from stormpg.paper import settings_for
 from stormpg.policies.descriptions import describe_policy
@@ -35,32 +51,35 @@ from stormpg.tune.space import read_space, space_for
 DATABASE = "study.db"
 
 
-@app.command("tune", rich_help_panel=TRAINING)
+def searching(text: str, *names: str, **limits: Any) -> Any:
+    """An option about the search."""
+    return typer.Option(*names, help=text, rich_help_panel=SEARCH, **limits)
+
+
+@command("tune", TRAINING)
 @with_settings
 def tune_command(
-    env: Annotated[str | None, typer.Argument(help="The environment, see `stormpg list`; or gym:ID.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="See `stormpg list`. (default: window-npg)")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try, including pruned ones.")] = 64,
-    seeds: Annotated[str | None, flag("seeds", int, "Seeds of each trial, run as one batch. (default: 16)")] = None,
-    trajectories: Annotated[
-        str | None, flag("trajectories", int, "Budget of a trial that is not pruned. (default: 500)")
-    ] = None,
-    objective: Annotated[str, typer.Option(help="area, last or threshold; each is an IQM over seeds.")] = "area",
-    threshold: Annotated[float | None, typer.Option(help="The return to reach, for --objective threshold.")] = None,
-    space: Annotated[Path | None, typer.Option("--space", help="TOML file with the search space.")] = None,
-    generation: Annotated[int, typer.Option(min=2, help="Trials requested at once; trials of one shape run packed.")] = 16,
-    halving: Annotated[bool, typer.Option(help="Prune half of the trials at 1/4 and at 1/2 of the budget.")] = True,
+    env: Env = None,
+    algorithm: AlgorithmName = None,
+    trajectories: Annotated[str | None, flag("trajectories", int, "Budget of a trial that is not pruned.", BUDGET, 500)] = None,
+    seeds: Annotated[str | None, flag("seeds", int, "Seeds of each trial, run as one batch.", BUDGET, 16)] = None,
     fresh_seeds: Annotated[
-        int, typer.Option(min=2, help="Seeds of the final runs, with the best and the default setting.")
+        int, typer.Option(min=2, help="Seeds of the final runs: the best setting and the default.", rich_help_panel=BUDGET)
     ] = 30,
-    seed: Annotated[str | None, flag("seed", int, "Seed of the sampler. (default: 0)")] = None,
-    horizon: Annotated[
-        str | None, flag("horizon", int, "Maximum steps of an episode; the environment's own by default.")
-    ] = None,
-    storage: Annotated[str | None, typer.Option(help="URL of an Optuna storage; SQLite in --out by default.")] = None,
-    study: Annotated[str | None, typer.Option(help="Name of the study in the storage; ENV-ALGORITHM by default.")] = None,
+    horizon: Horizon = None,
+    trials: Annotated[int, searching("Number of settings to try, including pruned ones.", min=1)] = 64,
+    objective: Annotated[str, searching("area, last or threshold; each is an IQM over seeds.")] = "area",
+    threshold: Annotated[float | None, searching("The return to reach, for --objective threshold.")] = None,
+    space: Annotated[Path | None, searching("TOML file with the search space.")] = None,
+    generation: Annotated[int, searching("Trials requested at once; those of one shape run packed.", min=2)] = 16,
+    no_halving: Annotated[
+        bool, searching("Do not prune half of the trials at 1/4 and 1/2 of the budget.", "--no-halving")
+    ] = False,
+    seed: Annotated[str | None, flag("seed", int, "Seed of the sampler.", SEARCH, 0)] = None,
+    storage: Annotated[str | None, file_option("--storage", "URL of an Optuna storage; a file in --out by default.")] = None,
+    study: Annotated[str | None, file_option("--study", "Name of the study in the storage; ENV-ALGORITHM by default.")] = None,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Open optuna-dashboard, reachable only from this machine.")
+        bool, typer.Option("--dashboard", help="Open optuna-dashboard, for this machine only.", rich_help_panel=OTHER)
     ] = False,
     config: Config = None,
     folder: ResultsFolder = Path("tuning"),
@@ -68,7 +87,13 @@ def tune_command(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Search for good settings. Settings given by flags or in the --config file are fixed, the others are tuned."""
+    """Search for good settings of an algorithm.
+
+    Settings given by flags or in the --config file are fixed, the others are tuned.
+
+    At the end the best setting is compared with the default one (on the paper's tasks that of its tables) on fresh seeds.
+    """
+    need("report")
     share_device()
     from stormpg.tune import outcome, search
     from stormpg.tune import storage as studies
@@ -89,7 +114,7 @@ def tune_command(
     check(problem, default, wanted_space)  # mistakes are reported before anything is written
     fixed = {key: value for key, value in default.items() if key not in wanted_space}
     usual = {**make_algorithm(name, **parted(default)[0]).settings, **(describe_policy(job.policy) or {})}
-    wanted = Search(problem, wanted_space, fixed, usual, trials, generation, halving, first_seed)
+    wanted = Search(problem, wanted_space, fixed, usual, trials, generation, not no_halving, first_seed)
     if dashboard:
         dashboard_module()
     url, named = storage or f"sqlite:///{folder / DATABASE}", study or f"{job.env.name}-{name}"

@@ -35,6 +35,12 @@ def time_limit(env: gymnasium.Env) -> int:
     return min(limits, default=registered or NO_LIMIT)
 
 
+def install_hint(said: str) -> str:
+    """How to install what Gymnasium misses: by an extra, if one brings it; otherwise as Gymnasium says."""
+    extra = next((extra for extra in ("mujoco", "box2d") if extra in said.lower()), None)
+    return f'pip install "stormpg[{extra}]"' if extra else said
+
+
 def make(name: str, asynchronous: bool = False, timeout: float | None = None, **settings: Any) -> OutsideEnvironment:
     """Return the environment for `make("gym:Hopper-v5")`, or for `make("gym:module:ID")` if importing a module registers it.
 
@@ -49,7 +55,7 @@ def make(name: str, asynchronous: bool = False, timeout: float | None = None, **
         try:
             return gymnasium.make(name, **{**settings, **more})
         except gymnasium.error.DependencyNotInstalled as error:
-            raise InputError(f"{name} needs a package that is not installed: {error}.") from None
+            raise InputError(f"{name} needs a package that is not installed: {install_hint(str(error))}.") from None
         except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
             raise InputError(f"gymnasium.make({name!r}) failed: {error}.") from None
 

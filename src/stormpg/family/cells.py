@@ -4,10 +4,13 @@ A cell is computed as a whole by one worker. Its three parts have the same numbe
 wherever their batches have the same size.
 """
 
+import contextlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import jax
 
 from stormpg.errors import InputError
 from stormpg.family.authors import settings_for
@@ -67,7 +70,9 @@ class Runs(NamedTuple):
 
 def compute(cell: Cell) -> dict[str, dict[str, bytes]]:
     """Run a cell. Returns the files of its units by folder."""
-    with tempfile.TemporaryDirectory() as folder:
+    # Batches from environments in Python are too small for a GPU.
+    where = jax.default_device(jax.devices("cpu")[0]) if cell.task.outside else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, where:
         root, made = Path(folder), dict[str, dict[str, bytes]]()
 
         def run(unit: Unit) -> Columns:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stormpg.studies.statistics import Interval
+from stormpg.statistics import Interval
 from stormpg.studies.verdicts import Algorithms, Claim, over_resamples
 
 CART_POLE, ACROBOT = "cartpole", "acrobot"

@@ -5,20 +5,21 @@ from typing import Any
 
 import numpy as np
 
+from stormpg import statistics
+from stormpg.family import summary
 from stormpg.family.cells import Cell, Runs
 from stormpg.family.rows import REFERENCES, STORM
-from stormpg.family.scores import GAINS, LOSES, NEAR, Cells, Score, gain, mean_score, scores, tolerance
+from stormpg.family.scores import NEAR, Cells, Score, gain, mean_score, scores, tolerance
+from stormpg.family.summary import PARTS, as_text, sentence, sentence_table
 from stormpg.family.tasks import Task
 from stormpg.runs.table import WINDOW, Columns
-from stormpg.studies import statistics, verdicts
+from stormpg.statistics import Interval
+from stormpg.studies import verdicts
 from stormpg.studies.protocols import PROTOCOLS, Curves, curve
-from stormpg.studies.report_content import drawn, simple, versions
-from stormpg.studies.statistics import Interval
+from stormpg.studies.report_content import drawn, early, settings_row, simple, versions
 from stormpg.studies.verdicts import Claim, judge, multiplicity
 
 POINTS = 25  # of a curve
-PARTS = {"given": "published settings", "tuned": "equally tuned"}
-
 NOTES = (
     "Published settings: those of the authors as far as they carry over (src/stormpg/family/authors.py), or else the defaults "
     "of the constructor. Many were chosen for longer runs: 5,000 trajectories and more.",
@@ -59,10 +60,13 @@ def content(
     tolerances = tolerated(tasks, algorithms, cells, runs)
     rows += robust_rows(tolerances)
     seeds = " and ".join(f"{n} seeds {where}" for where, n in seed_counts(cells).items())
+    data = as_data(found, gains, tolerances, tasks, algorithms)
     plain: dict[str, Any] = simple(
         {
             "title": "The family of STORM-PG",
             "subtitle": f"{len(algorithms)} algorithms on {len(tasks)} tasks, {seeds}.",
+            "findings": summary.paragraph(found["tuned"], tasks, algorithms, data, rows, seeds),
+            "source": "the authors",
             "notes": list(NOTES),
             "protocols": {
                 key: {"short": protocol.short, "label": protocol.label, "note": protocol.note}
@@ -72,12 +76,13 @@ def content(
             "claims": rows,
             "multiplicity": multiplicity(rows, {key: protocol.short for key, protocol in PROTOCOLS.items()}),
             "environments": [environment(task, curves[task.env]) for task in tasks],
+            "charts_first": True,
             "charts": [score_map(found[part], tasks, algorithms, words) for part, words in PARTS.items()],
             "tables": [gain_table(found, gains, tolerances, tasks, algorithms), sentence_table(gains, others)],
             "settings": settings_rows(cells, runs),
             "commands": list(commands),
             "versions": versions(),
-            "scores": as_data(found, gains, tolerances, tasks, algorithms),
+            "scores": data,
         }
     )
     return plain
@@ -105,6 +110,7 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
         "title": f"{task.env}, {task.trajectories} trajectories",
         "ceiling": None,
         "grid": curves["all"][names[0]].grid,
+        "log": early(curves["tuned"]),
         "algorithms": {
             name: {"curves": {key: drawn(lines[name], PROTOCOLS[key].name) for key, lines in curves.items()}} for name in names
         },
@@ -127,14 +133,10 @@ def score_map(
         "final": [[*(float(found[t.env, name].interval.estimate) for t in tasks), means[name]] for name in ranked],
         "label": "score",
         "range": [0.0, 1.0],
+        "best": "columns",
         "note": "0: the first batches of STORM-PG; 1: the best return of the task. Means over whole runs, IQM over seeds.",
         "wide": True,
     }
-
-
-def as_text(one: Interval) -> str:
-    """An estimate with its interval."""
-    return f"{float(one.estimate):+.2f} ({float(one.low):+.2f} to {float(one.high):+.2f})"
 
 
 def gain_table(found: Any, gains: Any, tolerances: Any, tasks: Sequence[Task], algorithms: Sequence[str]) -> dict[str, Any]:
@@ -156,32 +158,6 @@ def gain_table(found: Any, gains: Any, tolerances: Any, tasks: Sequence[Task], a
         )
     caption = "Mean score over all tasks, gain over STORM-PG and over the default of the library, with 95 % intervals"
     return {"title": "Gains", "caption": caption, "heads": [*heads, "tolerated settings"], "rows": rows}
-
-
-def sentence(name: str, gains: Any) -> str:
-    """What an algorithm gains over both references, in words."""
-    parts = []
-    for reference in REFERENCES:
-        found = {part: gains[part, name, reference] for part in PARTS if (part, name, reference) in gains}
-        if found:
-            words = [f"{PARTS[part]} {one.verdict} ({as_text(one.interval)})" for part, one in found.items()]
-            parts.append(f"against {reference}: {', '.join(words)}")
-    whole = {one.verdict for (_, ours, _), one in gains.items() if ours == name}
-    begin = (
-        f"{name} gains nothing here"
-        if GAINS not in whole
-        else f"{name} gains"
-        if LOSES not in whole
-        else f"{name} gains in one comparison and loses in another"
-    )
-    return f"{begin}: {'; '.join(parts)}."
-
-
-def sentence_table(gains: Any, others: Sequence[str]) -> dict[str, Any]:
-    """A sentence for each algorithm."""
-    rows = [[name, sentence(name, gains)] for name in others]
-    caption = "Over all tasks, on the same seeds; numbers are differences of mean scores"
-    return {"title": "In words", "caption": caption, "heads": ["algorithm", "what it gains"], "rows": rows}
 
 
 def tolerated(tasks: Sequence[Task], algorithms: Sequence[str], cells: Mapping[tuple[str, str], Cell], runs: Cells) -> Any:
@@ -221,9 +197,9 @@ def seed_counts(cells: Mapping[tuple[str, str], Cell]) -> dict[str, int]:
 def settings_rows(cells: Mapping[tuple[str, str], Cell], runs: Mapping[tuple[str, str], Runs]) -> list[dict[str, Any]]:
     """The settings of every cell."""
     return [
-        {"env": env, "algorithm": name, "protocol": protocol, "settings": dict(settings)}
+        settings_row(env, name, protocol, settings, name)
         for (env, name), cell in cells.items()
-        for protocol, settings in (("given", cell.given().settings[0]), ("tuned", runs[env, name].chosen))
+        for protocol, settings in (("published", cell.given().settings[0]), ("tuned", runs[env, name].chosen))
     ]
 
 

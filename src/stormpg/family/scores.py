@@ -13,7 +13,7 @@ from stormpg.family.cells import Runs
 from stormpg.family.rows import STORM
 from stormpg.family.tasks import Task
 from stormpg.runs.table import Columns, mean_return
-from stormpg.studies.statistics import Interval, interval, iqm, percentiles, stratified, stream
+from stormpg.statistics import Interval, interval, iqm, percentiles, stratified, stream
 from stormpg.studies.work_units import split_settings
 
 NEAR = 0.1  # a configuration tolerates its settings if its score is at most this much below the best of its algorithm

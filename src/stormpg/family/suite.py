@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from stormpg import files
-from stormpg.algorithms import make_algorithm
+from stormpg.algorithms import DEFAULT, make_algorithm
 from stormpg.envs import make
 from stormpg.errors import InputError, choose
 from stormpg.family.cells import Cell, Size, compute, is_stored, keep, read
@@ -48,9 +48,10 @@ class Suite:
         return [t if most is None else t._replace(trajectories=min(t.trajectories, most)) for t in chosen]
 
     def cells(self) -> dict[tuple[str, str], Cell]:
-        """The cells by environment and algorithm. Those that run in Python take longest and come first."""
-        tasks = sorted(self.tasks, key=lambda task: not task.outside)
-        return {(task.env, name): Cell(name, task, self.size(task)) for task in tasks for name in self.algorithms}
+        """The cells by environment and algorithm. Those that take longest come first: the default's, and those in Python."""
+        cells = [Cell(name, task, self.size(task)) for task in self.tasks for name in self.algorithms]
+        cells.sort(key=lambda cell: (cell.algorithm != DEFAULT, not cell.task.outside))
+        return {(cell.task.env, cell.algorithm): cell for cell in cells}
 
     def size(self, task: Task) -> Size:
         usual = OUTSIDE if task.outside else INSIDE

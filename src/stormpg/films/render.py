@@ -86,6 +86,8 @@ def render(
     if run.horizon > MOST_STEPS:
         raise InputError(f"episodes of the run in {folder} have up to {run.horizon} steps; expected at most {MOST_STEPS}.")
     params, policy = parameters(run, which, policy_seed), run.policies[0]
+    for device in ("VIDEO", "AUDIO"):  # pygame would look for a screen and an audio device, and neither is needed here
+        os.environ.setdefault(f"SDL_{device}DRIVER", "dummy")
     kind = Inside if run.env.in_jax else Outside
     with contextlib.closing(kind(run.env, policy, params, deterministic)) as stage:
         done = Rendering(file, frame_rate(fps, stage.rate, file), [], [])

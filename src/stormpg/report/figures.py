@@ -1,4 +1,4 @@
-"""Figures for print, drawn by matplotlib without a display."""
+"""Learning curves for print, drawn by matplotlib without a display."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from stormpg.report.escaping import for_matplotlib
-from stormpg.report.palette import SUBJECT, styles, width
+from stormpg.report.palette import GREY, MANY, Style
+
+PANEL, LEGEND = (5.2, 4.6), 1.6  # sizes in inches
+REACH = 200  # a logarithmic axis reaches from this part of the budget to the whole
+ROWS = 16  # of a column of the legend
 
 
 def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
@@ -20,60 +24,71 @@ def save(figure: Any, files: Sequence[Path], dpi: int) -> None:
 
 
 def learning_curves(
-    env: Mapping[str, Any], protocols: Sequence[str], labels: Mapping[str, str], subtitle: str, files: Sequence[Path]
+    env: Mapping[str, Any],
+    protocols: Sequence[str],
+    labels: Mapping[str, str],
+    looks: Mapping[str, Style],
+    subtitle: str,
+    files: Sequence[Path],
 ) -> None:
-    """Draw return against trajectories: a panel for each protocol, and a labelled line with a band for each algorithm."""
+    """Draw return against trajectories: a panel for each protocol, and a line with a band for each algorithm."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     shown = [p for p in protocols if any(p in a["curves"] for a in env["algorithms"].values())]
-    figure = Figure(figsize=(5.6 * len(shown), 4.4), layout="constrained")
+    figure = Figure(figsize=(PANEL[0] * len(shown) + LEGEND, PANEL[1]), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    drawn: dict[str, Any] = {}
     for axes, protocol in zip(panels, shown, strict=True):
-        ends = []
-        grid = np.array(_first(env, protocol).get("grid", env["grid"]))  # tuned runs have their own budget
-        for (name, algorithm), (colour, dash) in zip(env["algorithms"].items(), styles(len(env["algorithms"])), strict=True):
-            if (curve := algorithm["curves"].get(protocol)) is None:
-                continue
-            estimate, low, high = (np.array(curve[key], dtype=float) for key in ("estimate", "low", "high"))
-            axes.plot(grid, estimate, dash, color=colour, linewidth=width(name), zorder=3 if name == SUBJECT else 2)
-            axes.fill_between(grid, low, high, color=colour, alpha=0.16, linewidth=0)
-            ends.append((name, colour, estimate))
+        curves = {name: a["curves"][protocol] for name, a in env["algorithms"].items() if protocol in a["curves"]}
+        one = next(iter(curves.values()))
+        grid = np.array(one.get("grid", env["grid"]))  # tuned runs have their own budget
+        for name, curve in curves.items():
+            drawn.setdefault(name, draw_curve(axes, grid, curve, looks[name], name, len(curves)))
         if env["ceiling"] is not None:
-            axes.axhline(env["ceiling"], color="0.6", linewidth=0.8, zorder=0)
-        one = _first(env, protocol)
+            axes.axhline(env["ceiling"], color=GREY, linewidth=0.8, zorder=0)
         axes.set_title(f"{labels[protocol]}\n{one['statistic']} of {one['seeds']} runs", loc="left", fontsize=10)
-        axes.set(xlabel="trajectories sampled", xlim=(0, grid[-1]))
+        log = bool(env.get("log")) and grid[0] > 0
+        first = max(grid[0], grid[-1] / REACH) if log else 0
+        axes.set(xlabel="trajectories sampled", xscale="log" if log else "linear", xlim=(first, grid[-1]))
+        few_ticks(axes.xaxis, log)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-        label_lines(axes, grid, ends)
     panels[0].set_ylabel("undiscounted return")
     figure.suptitle(for_matplotlib(env["title"]), x=0.01, ha="left", fontsize=13, fontweight="bold")
+    legend(figure, [name for name in looks if name in drawn], drawn)
     figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8, color="0.35")
     save(figure, files, 200)
 
 
-def _first(env: Mapping[str, Any], protocol: str) -> Mapping[str, Any]:
-    """The first curve under a protocol."""
-    curve: Mapping[str, Any] = next(a["curves"][protocol] for a in env["algorithms"].values() if protocol in a["curves"])
-    return curve
+def draw_curve(axes: Any, grid: np.ndarray, curve: Mapping[str, Any], look: Style, name: str, count: int) -> Any:
+    """Draw a line and its band. The heaviest line is on top; if there are many lines, only that one has a band."""
+    estimate, low, high = (np.array(curve[key], dtype=float) for key in ("estimate", "low", "high"))
+    heavy = look.width > 2
+    (line,) = axes.plot(grid, estimate, **look.line(), zorder=4 if heavy else 3, label=for_matplotlib(name, 24))
+    if heavy or count <= MANY:
+        axes.fill_between(
+            grid, low, high, color=look.colour, alpha=0.2 if heavy else 0.1, linewidth=0, zorder=2 if heavy else 1
+        )
+    return line
 
 
-def label_lines(axes: Any, grid: np.ndarray, ends: Sequence[tuple[str, str, np.ndarray]]) -> None:
-    """Write each line's name in its colour, at the height of a dot on the line. The name of the fastest line is at the top."""
-    low, high = axes.get_ylim()
-    levels = np.linspace(low + 0.62 * (high - low), low + 0.26 * (high - low), max(len(ends), 2))
-    middle = (low + high) / 2
+def legend(figure: Any, names: Sequence[str], drawn: Mapping[str, Any]) -> None:
+    """One legend for all panels, on their right: the heaviest line first."""
+    lines = sorted((drawn[name] for name in names), key=lambda line: -line.get_linewidth())
+    shape: dict[str, Any] = {"ncols": -(-len(lines) // ROWS), "frameon": False, "fontsize": 10, "handlelength": 3.4}
+    figure.legend(handles=lines, loc="outside right upper", **shape)
 
-    def passes(y: np.ndarray, level: float) -> Any:
-        return grid[int((y >= level).argmax())] if (y >= level).any() else np.inf
 
-    right = 0.42 * grid[-1]
-    for level, (name, colour, y) in zip(levels, sorted(ends, key=lambda end: passes(end[2], middle)), strict=False):
-        at = passes(y, level)
-        if at > right:  # the line reaches this level late or never: use its end
-            at, level = grid[-1], y[-1]
-        axes.plot([at, right], [level, level], color=colour, linewidth=0.7)
-        axes.plot(at, level, "o", color=colour, markersize=4)
-        axes.text(right, level, f" {for_matplotlib(name, 24)}", color=colour, fontsize=11, fontweight="bold", va="center")
+def few_ticks(axis: Any, logarithmic: bool) -> None:
+    """Set the ticks of a logarithmic axis: 1, 2 and 5 of each decade if there are few decades, otherwise the decades only."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if logarithmic:
+        low, high = axis.get_view_interval()
+        few = low > 0 and high / low < 1000
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+        axis.set_minor_formatter(NullFormatter())
+        if few:
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -7,12 +7,40 @@ from stormpg.report.escaping import as_code, for_markdown
 
 SYMBOLS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "cannot be told": "? cannot be told"}
 
+COUNTED = {"holds": "✓ {} hold", "does not hold": "✗ {} do not", "cannot be told": "? {} cannot be told"}
+
 LEGEND = "✓ holds, ✗ does not hold, ? cannot be told, – not measured."
+
+
+def source(data: Mapping[str, Any]) -> str:
+    """Who makes the claims of a report."""
+    return str(data.get("source", "the paper"))
+
+
+def says(data: Mapping[str, Any]) -> str:
+    """The heading of claims."""
+    return f"{source(data)} {'say' if source(data).endswith('s') else 'says'}"
+
+
+def decided_first(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The claims, those that are decided under the most protocols first."""
+    decided = ("holds", "does not hold")
+    return sorted(claims, key=lambda c: -sum(bool(r) and r["verdict"] in decided for r in c.get("results", {}).values()))
+
+
+def tally(data: Mapping[str, Any], protocols: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The number of claims with each verdict under each protocol."""
+    lines = []
+    for key, protocol in protocols.items():
+        found = [r["verdict"] for claim in data.get("claims") or () if (r := claim.get("results", {}).get(key))]
+        counts = [words.format(found.count(verdict)) for verdict, words in COUNTED.items()]
+        lines += [f"{protocol.get('label', key)}: {', '.join(counts)}."] if found else []
+    return lines
 
 
 def verdict_headings(data: Mapping[str, Any]) -> list[str]:
     """The headings of `verdict_rows`."""
-    return ["the paper says", "environment", "paper", *(p["label"] for p in data["protocols"].values())]
+    return [says(data), "environment", "paper", *(p["label"] for p in data["protocols"].values())]
 
 
 def verdict_rows(data: Mapping[str, Any]) -> list[list[str]]:
@@ -38,6 +66,14 @@ def short_verdicts(data: Mapping[str, Any], env: str) -> list[list[str]]:
     return rows
 
 
+def env_results(data: Mapping[str, Any], env: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The final return of each algorithm with its interval, under the protocols that an environment has; with headings."""
+    known = {**{key: {} for one in env["algorithms"].values() for key in one["curves"]}, **(data.get("protocols") or {})}
+    used = [key for key in known if any(key in one["curves"] for one in env["algorithms"].values())]
+    rows = [[name, *(_end(shown["curves"].get(key)) for key in used)] for name, shown in env["algorithms"].items()]
+    return ["algorithm", *(known[key].get("label", key) for key in used)], rows
+
+
 def result_headings(data: Mapping[str, Any]) -> list[str]:
     """The headings of `result_rows`."""
     return ["algorithm", *(protocol["label"] for protocol in data["protocols"].values())]
@@ -49,10 +85,9 @@ def result_rows(data: Mapping[str, Any], env: Mapping[str, Any]) -> list[list[st
 
 
 def _end(curve: Mapping[str, Any] | None) -> str:
-    if curve is None:
-        return "–"
-    estimate, low, high = (curve[name][-1] for name in ("estimate", "low", "high"))
-    return f"{estimate:.4g} ({low:.4g} to {high:.4g})"
+    numbers = [None] * 3 if curve is None else [curve[name][-1] for name in ("estimate", "low", "high")]
+    estimate, low, high = ("–" if x is None or x != x else f"{x:.4g}" for x in numbers)
+    return estimate if low == high == "–" else f"{estimate} ({low} to {high})"
 
 
 def multiplicity(data: Mapping[str, Any]) -> list[str]:
@@ -70,7 +105,7 @@ def markdown(data: Mapping[str, Any]) -> str:
     """The content of tables.md."""
     parts = [f"# {for_markdown(data['title'])}", for_markdown(data["subtitle"])]
     if data["claims"]:
-        headings = ["the paper says", "paper", *(p["short"] for p in data["protocols"].values())]
+        headings = [says(data), "paper", *(p["short"] for p in data["protocols"].values())]
         parts += ["## Verdicts", LEGEND, *multiplicity(data)]
         for env in dict.fromkeys(claim["env"] for claim in data["claims"]):
             parts += [f"On {as_code(env)}:", markdown_table(headings, short_verdicts(data, env))]

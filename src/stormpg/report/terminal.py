@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from stormpg.report.escaping import for_terminal
-from stormpg.runs.result import Progress
+from stormpg.report.progress import Progress, shown
 
 
 class Plain(Console):
@@ -53,27 +53,22 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], ca
 
 @contextlib.contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[Progress], None]]:
-    """Show a progress bar. Yields a function that takes a `Progress` and shows trajectories, return and remaining time."""
+    """Show a progress bar. Yields a function that takes a `Progress`."""
     columns = (
         DESCRIPTION,
         BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} trajectories  return {task.fields[reward]}"),
+        TextColumn("{task.fields[numbers]}", markup=False),  # made below: there is no total while it compiles
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(f"{for_terminal(label)} (compiling)", total=None, reward="-")
+        task = bar.add_task(f"{for_terminal(label)} (compiling)", total=None, numbers="")
 
         def show(now: Progress) -> None:
-            diverged = f"  {now.diverged} diverged" if now.diverged else ""
-            bar.update(
-                task,
-                description=for_terminal(label),
-                completed=now.trajectories,
-                total=now.budget,
-                reward=f"{now.mean_return:.1f}{diverged}",
-            )
+            one = shown(now)
+            numbers = f"{one.done:,}/{one.total:,} {one.unit}  {one.words}"
+            bar.update(task, description=for_terminal(label), completed=one.done, total=one.total, numbers=numbers)
 
         yield show
 

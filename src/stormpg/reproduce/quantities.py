@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stormpg.studies.statistics import Interval, first_reach
+from stormpg.statistics import Interval, first_reach
 from stormpg.studies.verdicts import Algorithms, Quantity, Shapes, over_resamples
 
 NEAR_MAXIMUM = 0.99  # share of the largest return at which a curve has reached the maximum

@@ -15,10 +15,10 @@ from stormpg.report.write import write_report
 from stormpg.reproduce import claims, quantities, robustness, variance
 from stormpg.reproduce.limits import judge_limits, limit_units
 from stormpg.runs.table import WINDOW
+from stormpg.statistics import Interval, percentiles
 from stormpg.studies import verdicts
 from stormpg.studies.protocols import Curves
 from stormpg.studies.report_content import content
-from stormpg.studies.statistics import Interval, percentiles
 from stormpg.studies.study import (
     Switches,
     Task,
@@ -153,11 +153,13 @@ def base_tasks(workspace: Workspace, plan: Plan, units: Mapping[tuple[str, str],
     return [
         Task(
             f.env,
-            f"Figure {f.number}: {f.title}",
+            f.title,
             plan.budget(f.trajectories),
             f.ceiling,
             {name: units[f.env, name].settings[0] for name in f.algorithms},
             {name: tables[f.env, name] for name in f.algorithms},
+            note=f"Figure {f.number} of the paper.",
+            algorithms={name: name for name in (*f.algorithms, *TUNED)},
         )
         for f in FIGURES
     ]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from stormpg import statistics
 from stormpg.paper import settings_for
 from stormpg.runs.table import WINDOW, Columns
-from stormpg.studies import statistics
 from stormpg.studies.protocols import grid_for
 from stormpg.studies.work_units import Unit, split_settings
 

@@ -21,7 +21,7 @@ from stormpg.estimators import gradient
 from stormpg.policies.constructors import policy_for
 from stormpg.pytrees import Tree, traceable
 from stormpg.sampling import rollout
-from stormpg.studies.statistics import iqm
+from stormpg.statistics import iqm
 from stormpg.train import train
 from stormpg.trajectories import RUNS, Batch
 

@@ -14,13 +14,16 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from stormpg.algorithms import ALGORITHMS, DEFAULT, Algorithm, check_type, make_algorithm
-from stormpg.algorithms.settings import Setting
+from stormpg.algorithms.registry import defaults_of
+from stormpg.algorithms.settings import POSITIVE, Setting
+from stormpg.algorithms.settings import shown as shown_value
 from stormpg.engine.budget import TRAJECTORIES
 from stormpg.envs import AnyEnvironment, make
 from stormpg.errors import InputError, choose, nearest, shown
 from stormpg.files import reading, write_text
 from stormpg.paper import settings_for
 from stormpg.policies.constructors import KINDS, policy_of_algorithm
+from stormpg.policies.descriptions import describe_policy
 
 RUN_OPTIONS: dict[str, type] = {
     "env": str,
@@ -35,7 +38,7 @@ POLICY_OPTIONS: dict[str, type] = {"policy": str, "hidden": str, "sigma": float,
 POLICY_SETTINGS = {
     "policy": Setting("kind of policy; by default the one that fits the environment", values=", ".join(KINDS)),
     "hidden": Setting("sizes of the hidden layers, such as 64,64"),
-    "sigma": Setting("standard deviation of a Gaussian policy", "σ"),
+    "sigma": Setting("standard deviation of a Gaussian policy", "σ", POSITIVE),
     "learn_sigma": Setting("learn σ"),
     "normalise": Setting("normalise observations by their running mean and deviation"),
 }
@@ -114,16 +117,23 @@ class Job:
         return {name: value for name, value in self.own.items() if name in algorithm_options() | POLICY_OPTIONS}
 
     def words(self) -> str:
-        """What is run, in one line: settings that were given, those of the paper's tables, and defaults."""
+        """What is run, in a few lines: budget, all settings, and where they differ from the defaults in Python."""
         name, settings = self.algorithm.name, self.algorithm.settings
-        tables = settings_for(self.env.name, name).keys() - self.own.keys()
-        shown = ", ".join(
-            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in settings.items()
-        )
         budget = [f"{self.steps} steps"] if self.steps else []
         budget += [f"{self.trajectories or TRAJECTORIES} trajectories"] if self.trajectories or not self.steps else []
-        source = f" ({', '.join(k for k in settings if k in tables)}: the paper's table)" if tables else ""
-        return f"{name} on {self.env.name}, {self.seeds} seeds of {' or '.join(budget)}: {shown}{source}."
+        seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}"
+        lines = [f"{name} on {self.env.name}, {seeds} of {' or '.join(budget)}", f"Algorithm: {listed(settings)}"]
+        policy = describe_policy(self.policy)
+        if policy is not None:
+            kind, own = policy["kind"], {key: value for key, value in policy.items() if key not in ("kind", "scaled")}
+            lines.append(f"Policy: {kind} {listed(own)}".strip())
+        tables = {key: value for key, value in settings_for(self.env.name, name).items() if key not in self.own}
+        if tables:
+            defaults = defaults_of(ALGORITHMS[name])
+            others = {key: defaults[key] for key, value in tables.items() if value != defaults[key]}
+            python = f"; the defaults in Python: {listed(others)}" if others else ""
+            lines.append(f"From the paper's table: {listed(tables)}{python}")
+        return "\n".join(lines)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `train`."""
@@ -137,6 +147,12 @@ class Job:
             "horizon": self.horizon,
             "policy": self.policy,
         }
+
+
+def listed(settings: Mapping[str, Any]) -> str:
+    """Settings with their values, in one line."""
+    texts = {k: ",".join(map(str, value)) if isinstance(value, list) else shown_value(value) for k, value in settings.items()}
+    return " ".join(f"{name}={text}" for name, text in texts.items())
 
 
 def outside_settings(given: Mapping[str, Any]) -> dict[str, Any]:

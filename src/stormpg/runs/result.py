@@ -16,6 +16,7 @@ from stormpg.engine.metrics import Row
 from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import InputError, choose
 from stormpg.pytrees import Tree
+from stormpg.report.card import in_words, result_card
 from stormpg.runs.run_folder import ITERATES
 from stormpg.runs.table import WINDOW, Columns, mean_return
 
@@ -31,6 +32,7 @@ class Progress(NamedTuple):
     steps: int  # of the environment, total over all seeds
     step_budget: int | None  # per seed; None: there is no budget of steps
     result: "Callable[[], Result]"  # returns the progress so far, as a `Result` that is not complete
+    runs: int = 1  # that `steps` is the total of
 
 
 class Watch:
@@ -58,11 +60,12 @@ class Watch:
                 sum(int(np.asarray(s.steps).sum(dtype=np.int64)) for s in every),
                 None if self.budget.steps == LIMIT else self.budget.steps,
                 self.result,
+                sum(int(np.asarray(s.trajectories).size) for s in every),
             )
             return self.progress(now)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """The result of a training run of one or several settings, each with every seed."""
 
@@ -76,6 +79,13 @@ class Result:
     states: State  # leading axis: run = setting · seeds + seed
     seconds: float
     complete: bool = True  # False: stopped before its budget was used up
+
+    def __repr__(self) -> str:
+        return f"Result({in_words(self)})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: learning curves, returns with their interval, seeds and settings."""
+        return result_card(self, WINDOW)
 
     @property
     def metrics(self) -> Any:

@@ -8,7 +8,7 @@ from jax import Array
 
 from stormpg.contract import Here, Step, Tracked
 from stormpg.errors import InputError, choose
-from stormpg.pytrees import Tree, add, as_float, check_positive, norm, record, static
+from stormpg.pytrees import Tree, add, as_float, check_not_negative, check_positive, norm, record, static
 
 SMALLEST = 1e-30  # instead of a norm of 0
 
@@ -162,4 +162,5 @@ def averaged(step: Step, share: float = 1.0, penalty: float = 0.0) -> Averaged:
     """Any step followed by the proximal map of an L2 penalty, and averaged with ξ_t: `share` of the new parameters."""
     if not isinstance(share, jax.core.Tracer) and not 0 < share <= 1:
         raise InputError(f"share is {share}; expected a number in (0, 1].")
+    check_not_negative(penalty=penalty)
     return Averaged(step, as_float(share), as_float(penalty))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.contract import Here, Step, Tracked
-from stormpg.pytrees import Tree, add, as_float, check_positive, record, static
+from stormpg.pytrees import Tree, add, as_float, check_not_negative, check_positive, record, static
 from stormpg.steps.natural import divergence_on, thinned
 
 ATTEMPTS = 20  # at another length
@@ -85,4 +85,5 @@ def within(step: Step, kappa: float, delta: float = 0.0, stride: int = 1, per_st
     `stride`: measured on every `stride`-th time step.
     """
     check_positive(kappa=kappa, stride=stride, per_step=per_step)
+    check_not_negative(delta=delta)
     return Within(step, as_float(kappa), as_float(delta), as_float(per_step), stride)

@@ -42,6 +42,7 @@ def compare(workspace: Workspace, wanted: Comparison, tune: bool, commands: Sequ
             None,
             {unit.algorithm: unit.settings[0] for unit in units},
             {unit.algorithm: table for unit, table in zip(units, tables, strict=True)},
+            algorithms={name: name for name in wanted.algorithms},
         )
         if tune:
             tuning = tuning_for(workspace, wanted.env, Tuning(4, wanted.trajectories, min(wanted.seeds, 8)))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stormpg.algorithms.settings import Range, float_ranges
+from stormpg.algorithms.registry import float_ranges
+from stormpg.algorithms.settings import Range
 from stormpg.errors import InputError
 from stormpg.runs.table import Columns, mean_return
 from stormpg.studies.work_units import Unit, split_settings

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stormpg import statistics
 from stormpg.runs.table import WINDOW, Columns
-from stormpg.studies import statistics
 
 POINTS = 200  # approximate number of points of a curve
 BEST_RUNS = 10
@@ -70,6 +70,7 @@ class Curve:
     grid: np.ndarray
     interval: statistics.Interval  # of the curve
     seeds: int  # number of seeds that a resample is drawn from
+    rows: np.ndarray  # the places of `runs` among all seeds
 
 
 def grid_for(trajectories: int) -> np.ndarray:
@@ -81,8 +82,9 @@ def grid_for(trajectories: int) -> np.ndarray:
 def curve(runs: np.ndarray, grid: np.ndarray, protocol: Protocol, *names: str) -> Curve:
     """The curve for the runs of all seeds, [seeds, grid]. Resamples are independent of those for other `names`."""
     found = statistics.interval(runs, protocol.statistic, statistics.stream(protocol.short, *names))
-    shown = runs if protocol.best is None else runs[np.argsort(-runs.mean(axis=1), kind="stable")[: protocol.best]]
-    return Curve(shown, grid, found, len(runs))
+    order = np.arange(len(runs)) if protocol.best is None else np.argsort(-runs.mean(axis=1), kind="stable")
+    rows = order[: protocol.best]
+    return Curve(runs[rows], grid, found, len(runs), rows)
 
 
 Curves = Mapping[str, Mapping[str, Curve]]  # of an environment: protocol, algorithm

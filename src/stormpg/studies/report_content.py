@@ -8,12 +8,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from stormpg.algorithms import make_algorithm
+from stormpg.report.palette import MANY, subject
+from stormpg.runs.run_folder import plain
+from stormpg.statistics import Interval, probability_of_improvement, profile, stream
+from stormpg.studies import summary
 from stormpg.studies.protocols import PROTOCOLS, Curve, Curves
-from stormpg.studies.statistics import Interval, probability_of_improvement, profile, stream
 from stormpg.studies.study import Task
 from stormpg.studies.verdicts import multiplicity
 
 THRESHOLDS = 60  # points of a performance profile
+AS_GIVEN = "(a), (b)"  # the protocols with the paper's settings, defaults or those of the command
+MOST_RUNS = 50  # single runs of an algorithm on the page
+EARLY, GAINED = 0.2, 0.9  # see `early`
 
 
 def environment(task: Task, curves: Curves) -> dict[str, Any]:
@@ -26,8 +33,10 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
     return {
         "name": task.env,
         "title": task.title,
+        "note": task.note,
         "ceiling": task.ceiling,
         "grid": next(iter(shown.values())).grid,
+        "log": early(shown),
         "algorithms": {
             name: {
                 "curves": {
@@ -35,7 +44,7 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
                     for key, algorithms in curves.items()
                     if name in algorithms
                 },
-                "runs": {key: algorithms[name].runs for key, algorithms in curves.items() if name in algorithms},
+                "runs": single_runs({key: algorithms[name] for key, algorithms in curves.items() if name in algorithms}),
             }
             for name in names
         },
@@ -47,9 +56,38 @@ def environment(task: Task, curves: Curves) -> dict[str, Any]:
         },
         "improvement": [
             {"x": x, "y": y, **bounds(probability_of_improvement(scores[x], scores[y], stream("pair", task.env, x, y)))}
-            for y, x in itertools.combinations(scores, 2)
+            for x, y in pairs(list(scores))
         ],
     }
+
+
+def pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs that are compared: all, or with many algorithms those with the subject of the report."""
+    about = subject(names)
+    both = [(x, y) for y, x in itertools.combinations(names, 2)]
+    return both if len(names) <= MANY else [(x, y) if x == about else (y, x) for x, y in both if about in (x, y)]
+
+
+def early(curves: Mapping[str, Curve]) -> bool:
+    """Whether a logarithmic axis shows more: half of the curves make most of their gain early in the budget."""
+    shares = []
+    for curve in curves.values():
+        gain = np.nan_to_num(curve.interval.estimate - curve.interval.estimate[0])
+        reached = int(np.argmax(gain >= GAINED * gain.max())) if gain.max() > 0 else -1
+        shares.append(curve.grid[reached] / curve.grid[-1])
+    return bool(np.mean(np.array(shares) <= EARLY) >= 0.5)
+
+
+def single_runs(curves: Mapping[str, Curve]) -> dict[str, Any]:
+    """The single runs under each protocol. Those that are runs of protocol `all` are not repeated: only their places are."""
+    made: dict[str, Any] = {}
+    for key, curve in curves.items():
+        rows = [int(row) for row in curve.rows if row < MOST_RUNS]
+        if key == "all" or PROTOCOLS[key].tuned:
+            made[key] = [[number(value, 4) for value in run] for run in curve.runs[:MOST_RUNS]]
+        else:
+            made[key] = {"of": "all", "rows": rows}
+    return made
 
 
 def drawn(curve: Curve, statistic: str) -> dict[str, Any]:
@@ -65,11 +103,26 @@ def bounds(interval: Interval) -> dict[str, Any]:
 def settings_rows(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """The settings used for every curve."""
     return [
-        {"env": task.env, "algorithm": name, "protocol": protocol, "settings": dict(settings)}
+        settings_row(task.env, name, protocol, settings, task.algorithms.get(name))
         for task in tasks
-        for protocol, chosen in (("given", task.settings), ("tuned", task.tuned_settings))
+        for protocol, chosen in ((AS_GIVEN, task.settings), (PROTOCOLS["tuned"].short, task.tuned_settings))
         for name, settings in chosen.items()
     ]
+
+
+def settings_row(env: str, name: str, protocol: str, given: Mapping[str, Any], algorithm: str | None) -> dict[str, Any]:
+    """All settings of a curve, with the names of those that are not defaults. `algorithm`: None if `given` are all of them."""
+    settings = dict(given)
+    if algorithm is not None:
+        own = {key: value for key, value in given.items() if key in make_algorithm(algorithm).settings}  # not the policy's
+        settings = {**plain(make_algorithm(algorithm, **own).settings), **settings}
+    return {
+        "env": env,
+        "algorithm": name,
+        "protocol": protocol,
+        "settings": settings,
+        "given": [] if algorithm is None else list(given),
+    }
 
 
 def content(
@@ -94,6 +147,7 @@ def content(
                 key: {"short": PROTOCOLS[key].short, "label": PROTOCOLS[key].label, "note": PROTOCOLS[key].note} for key in used
             },
             "first": "all",  # the protocol that is shown first: all seeds
+            "findings": summary.paragraph({task.env: curves[task.env] for task in tasks}, claims),
             "claims": list(claims),
             "multiplicity": multiplicity(claims, {key: PROTOCOLS[key].short for key in used}),
             "environments": [environment(task, curves[task.env]) for task in tasks],
@@ -134,5 +188,10 @@ def simple(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [simple(part) for part in value]
     if isinstance(value, float | np.floating):
-        return float(f"{value:.5g}") if np.isfinite(value) else None
+        return number(value)
     return int(value) if isinstance(value, np.integer) else value
+
+
+def number(value: Any, digits: int = 5) -> float | None:
+    """A number with this many significant digits; None for NaN and infinity."""
+    return float(f"{value:.{digits}g}") if np.isfinite(value) else None

@@ -44,8 +44,10 @@ class Task:
     title: str
     trajectories: int
     ceiling: float | None
-    settings: dict[str, Mapping[str, Any]]
+    settings: dict[str, Mapping[str, Any]]  # as given; see `resolved`
     fixed: dict[str, Columns]
+    note: str = ""
+    algorithms: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the algorithm of each name, if it can be made
     tuned_settings: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     tuned: dict[str, Columns] = dataclasses.field(default_factory=dict)
     tuning_trajectories: int = 0  # the budget of a tuning run

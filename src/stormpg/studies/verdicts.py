@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from stormpg.statistics import LEVEL, RESAMPLES, Interval, percentiles
 from stormpg.studies.protocols import Curve
-from stormpg.studies.statistics import LEVEL, RESAMPLES, Interval, percentiles
 
 Algorithms = Mapping[str, Curve]
 

@@ -19,7 +19,7 @@ from jax import Array
 
 from stormpg.contract import Blank, Here, Sample, Tracked
 from stormpg.errors import InputError, choose
-from stormpg.pytrees import Tree, add, as_float, norm, record, static
+from stormpg.pytrees import Tree, add, as_float, check_not_negative, check_positive, norm, record, static
 from stormpg.rates import Rates, Seen, check_alpha
 from stormpg.trackers.transports import Carried, Memory, Transport, Weighted
 from stormpg.trajectories import Batch
@@ -184,6 +184,10 @@ def follow(
     shortened. `remembers`: (ξ_ref, c) is the "previous" step or the "snapshot" of the last large batch.
     """
     check_alpha(alpha=alpha)
+    if scale is not None:
+        check_not_negative(scale=scale)
+    if radius is not None:
+        check_positive(radius=radius)
     choose("remembers", remembers, ("previous", "snapshot"))
     optional = [None if x is None else as_float(x) for x in (scale, radius)]
     return Corrected(as_float(alpha), remembers, transport, rates, *optional)

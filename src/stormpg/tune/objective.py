@@ -7,8 +7,8 @@ import numpy as np
 
 from stormpg.errors import InputError, choose
 from stormpg.runs.table import WINDOW, Columns, mean_return
+from stormpg.statistics import curves, first_reach, iqm
 from stormpg.studies.protocols import grid_for
-from stormpg.studies.statistics import curves, first_reach, iqm
 
 KINDS = {
     "area": "IQM over seeds of the mean return over the whole run (the area under its curve)",

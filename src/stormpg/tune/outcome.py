@@ -9,8 +9,10 @@ from stormpg.report.charts import draw_charts, line_chart
 from stormpg.report.write import write_report
 from stormpg.runs.options import write_toml
 from stormpg.studies.equal_tuning import FRESH_SEED
+from stormpg.studies.protocols import Curve
 from stormpg.studies.report_content import content, simple
 from stormpg.studies.study import Task
+from stormpg.studies.summary import ALL, figures, leaders
 from stormpg.studies.work_units import Unit
 from stormpg.studies.workspace import Workspace
 from stormpg.tune.packed_trials import parted
@@ -105,6 +107,14 @@ def shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+def findings(trial: int, env: str, curves: Mapping[str, Curve], fresh: int) -> str:
+    """Whether the best setting is better than the default one, with figures."""
+    first, close = leaders({name: curve.runs.mean(axis=1) for name, curve in curves.items()}, env)
+    words = "not clearly better or worse" if close else "better" if first == "tuned" else "worse"
+    where = f"on {fresh} seeds that the search did not use"
+    return f"The best setting, of trial {trial}, is {words} than the default one {where}: mean return {figures(curves)}."
+
+
 def report(
     workspace: Workspace, search: Search, study: Any, default: Mapping[str, Any], fresh: int, commands: Sequence[str]
 ) -> dict[str, Any]:
@@ -114,12 +124,22 @@ def report(
     folders = {"tuned": f"tuned-{best.number}", "default": "default"}  # after more trials, another one may be the best
     units = [unit(problem, folders[name], chosen, fresh) for name, chosen in settings.items()]
     tables = dict(zip(settings, workspace.run(units), strict=True))
-    task = Task(problem.env, f"{problem.algorithm} on {problem.env}", problem.trajectories, None, dict(settings), tables)
+    task = Task(
+        problem.env,
+        f"{problem.algorithm} on {problem.env}",
+        problem.trajectories,
+        None,
+        dict(settings),
+        tables,
+        algorithms=dict.fromkeys(settings, problem.algorithm),
+    )
+    curves = task.curves()
     subtitle = (
         f"{len(trials_of(study))} trials; the best setting and the default one on {fresh} seeds that the search did not use. "
         f"Objective: {problem.objective.words}."
     )
-    data = content(f"Tuning {task.title}", subtitle, [task], {problem.env: task.curves()}, commands=commands)
+    data = content(f"Tuning {task.title}", subtitle, [task], {problem.env: curves}, commands=commands)
+    data["findings"] = findings(best.number, problem.env, curves[ALL], fresh)
     charts = [history(study, problem.objective.kind), importances(study)]
     data["charts"] = simple([chart for chart in charts if chart is not None])
     data["tables"] = [top(study, search)]

@@ -1,13 +1,13 @@
 """Search spaces: which settings of an algorithm and its policy are tuned, and over which values."""
 
-import inspect
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from stormpg.algorithms import ALGORITHMS, check_type
-from stormpg.algorithms.settings import Choices, Range, tuned_values
+from stormpg.algorithms.registry import defaults_of, tuned_values
+from stormpg.algorithms.settings import Choices, Range
 from stormpg.errors import InputError, nearest, shown
 from stormpg.files.reading import read_toml
 from stormpg.runs.options import POLICY_OPTIONS, algorithm_options
@@ -29,7 +29,7 @@ def read_space(file: Path, algorithm: str) -> dict[str, Range | Choices]:
 
 def space_of(content: Mapping[str, Any], algorithm: str, file: str) -> dict[str, Range | Choices]:
     """The space that the tables of a file describe; also the inverse of `plain`."""
-    own = set(inspect.signature(ALGORITHMS[algorithm]).parameters)
+    own = defaults_of(ALGORITHMS[algorithm])
     types = {name: kind for name, kind in algorithm_options().items() if name in own} | POLICY_OPTIONS
     for name in content:
         if name not in types:
