@@ -1,6 +1,7 @@
 """Fixtures and settings shared by all tests."""
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ import jax
 import pytest
 from filelock import FileLock
 
+from stormpg.studies import work_units
 from tests import small
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
@@ -52,6 +54,18 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pat
         return folder
 
     return folder_of
+
+
+TESTS = itertools.count(1)  # that this process has run
+
+
+@pytest.fixture(autouse=True)
+def few_programs() -> Iterator[None]:
+    """Drop compiled programs before their memory mappings reach the limit of Linux, 65,530: XLA then ends the process."""
+    yield
+    maps = Path("/proc/self/maps")
+    if next(TESTS) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        work_units.drop_programs()
 
 
 @contextlib.contextmanager

@@ -127,9 +127,9 @@ def test_another_float_compiles_nothing_anew():
     from stormpg.engine.compiled_loop import chunk
 
     stormpg.train(ENV, stormpg.storm_pg(eta=0.01, S0=4, B=2), trajectories=10, seeds=2, horizon=11)
-    before = chunk._cache_size()
+    before = chunk.compiled
     stormpg.train(ENV, stormpg.storm_pg(eta=0.02, alpha=0.4, gamma=0.8, S0=4, B=2), trajectories=16, seeds=2, horizon=11)
-    assert chunk._cache_size() == before
+    assert chunk.compiled == before
 
 
 def trap() -> Environment:

@@ -11,6 +11,7 @@ from jax import Array
 
 from stormpg.envs import AnyEnvironment, Environment, OutsideEnvironment
 from stormpg.errors import InputError
+from stormpg.machine.xla import DEFAULTS, Program
 from stormpg.pytrees import Opaque, Tree, traceable
 from stormpg.sampling.episodes import Sampler
 from stormpg.sampling.rollouts import rollout
@@ -91,7 +92,7 @@ def part_size(env: AnyEnvironment, episodes: int, horizon: int) -> int:
     return -(-episodes // parts)
 
 
-@functools.partial(jax.jit, static_argnames=("env", "episodes", "horizon", "deterministic"))
+@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "episodes", "horizon", "deterministic"))
 def _play(
     env: Environment, policy: Any, params: Tree, key: Array, episodes: int, horizon: int, deterministic: bool
 ) -> tuple[Array, Array]:

@@ -117,9 +117,9 @@ def sweep(quick: bool, rounds: int, tell: Tell) -> BenchTable:
         return steps / seconds_of(train) / 1e6
 
     train_one()
-    before = chunk._cache_size()
+    before = chunk.compiled
     train_many()
-    compiled = chunk._cache_size() - before
+    compiled = chunk.compiled - before
     one, all_of_them = f"one setting × {settings * seeds} seeds", f"{settings} settings × {seeds} seeds"
     figures = in_turns({one: partial(speed, train_one), all_of_them: partial(speed, train_many)}, rounds, tell)
     rows = [Row(one, figures[one]), Row(all_of_them, figures[all_of_them], {"programs compiled for it": compiled})]

@@ -16,13 +16,14 @@ from stormpg.engine.metrics import Row
 from stormpg.envs.base import OutsideEnvironment
 from stormpg.errors import Forecast
 from stormpg.machine.stopping import Stop
+from stormpg.machine.xla import DEFAULTS, Program
 from stormpg.sampling.episodes import Sampler, with_log_probs
 from stormpg.sampling.ray_actors import RaySampler
 from stormpg.schedules import Pattern
 from stormpg.trajectories import Trajectories
 
 
-@functools.partial(jax.jit, static_argnames=("env", "horizon", "large"))
+@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon", "large"))
 def ask(
     env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget
 ) -> tuple[Array, list[Wanted]]:
@@ -31,7 +32,7 @@ def ask(
     return due(setup, state, large, budget), list(wanted(setup, state, large))
 
 
-@functools.partial(jax.jit, static_argnames=("env", "horizon", "large"))
+@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon", "large"))
 def answer(
     env: OutsideEnvironment,
     horizon: int,
@@ -48,7 +49,7 @@ def answer(
     return learn(setup, state, large, tuple(batches))
 
 
-@functools.partial(jax.jit, static_argnames=("env", "horizon"))
+@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon"))
 def more(env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Budget) -> Array:
     return unfinished(Setup(env, horizon, policy, algorithm), state, budget)
 

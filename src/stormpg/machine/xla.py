@@ -9,13 +9,17 @@ therefore tried on an empty program first, and omitted if it is unsupported.
 
 import functools
 import importlib.util
+import inspect
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stormpg.errors import InputError
 
@@ -27,6 +31,8 @@ ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": Fals
 
 # For a program that runs often. By default, LLVM uses only half of the width of 512-bit vector units.
 OFTEN = {"xla_cpu_prefer_vector_width": 512}
+
+DEFAULTS: Mapping[str, Any] = {}  # XLA's own
 
 # For processes that share a GPU: autotuning times kernels, which is useless while other processes use it.
 NO_TRIALS = ("xla_gpu_autotune_level", 0)
@@ -118,21 +124,54 @@ def known(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if understood(name, value)}
 
 
+KEPT = 8  # shapes whose compiled programs a `Program` keeps; each has about 30 MB and 800 memory mappings of at most 65,530
+
+
 class Program:
-    """`jax.jit` with the options that are supported. XLA starts at the first use, not when the library is imported."""
+    """`jax.jit` with the options that are supported. XLA starts at the first use, not when the library is imported.
+
+    Compiled programs of the `KEPT` latest shapes are kept: a process that trains many shapes does not grow.
+    """
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any], static_argnames: tuple[str, ...]) -> None:
         self.function, self.options, self.static_argnames = function, options, static_argnames
-
-    @functools.cached_property
-    def jitted(self) -> Any:
-        return jax.jit(self.function, static_argnames=self.static_argnames, compiler_options=known(self.options))
+        self.static = [name in static_argnames for name in inspect.signature(function).parameters]
+        self.kept: OrderedDict[Any, Any] = OrderedDict()
+        self.lock = threading.Lock()
+        self.compiled = 0  # times the function was traced
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.jitted(*arguments)
+        return self.of(arguments)(*arguments)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the jitted function, such as `lower`. What this traces is not traced again by a call."""
-        if name.startswith("__") or name == "jitted":
-            raise AttributeError(name)
-        return getattr(self.jitted, name)
+    def lower(self, *arguments: Any) -> Any:
+        """As `jax.jit(...).lower`. What this traces is not traced again by a call."""
+        return self.of(arguments).lower(*arguments)
+
+    def eval_shape(self, *arguments: Any) -> Any:
+        """As `jax.jit(...).eval_shape`."""
+        return self.of(arguments).eval_shape(*arguments)
+
+    def of(self, arguments: tuple[Any, ...]) -> Any:
+        """The jitted function for arguments of these shapes."""
+        traced, tree = jax.tree.flatten([x for x, static in zip(arguments, self.static, strict=True) if not static])
+        fixed = tuple(x for x, static in zip(arguments, self.static, strict=True) if static)
+        shape = (fixed, tree, tuple((np.shape(x), getattr(x, "dtype", type(x))) for x in traced))
+        with self.lock:
+            jitted = self.kept.pop(shape, None)
+            if jitted is None:
+                options = known(self.options)
+                jitted = jax.jit(self.renewed(), static_argnames=self.static_argnames, compiler_options=options)
+            self.kept[shape] = jitted
+            if len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        return jitted
+
+    def renewed(self) -> Callable[..., Any]:
+        """The function as a new object: JAX drops its programs with it."""
+
+        @functools.wraps(self.function)
+        def function(*arguments: Any) -> Any:
+            self.compiled += 1
+            return self.function(*arguments)
+
+        return function

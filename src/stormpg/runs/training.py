@@ -28,6 +28,7 @@ from stormpg.envs.base import AnyEnvironment
 from stormpg.errors import InputError
 from stormpg.machine.blocks import at_home, cut, in_blocks, together
 from stormpg.machine.stopping import Halted, Stop, listening
+from stormpg.machine.xla import DEFAULTS, Program
 from stormpg.pytrees import stack, traceable
 from stormpg.runs.checkpoints import Keeper, Reached, joined
 from stormpg.runs.logs import Logger, send
@@ -258,7 +259,7 @@ def on_device(numbers: Any, device: jax.Device | None) -> Any:
     return jax.device_put(jax.tree.map(jnp.asarray, numbers), device)
 
 
-@functools.partial(jax.jit, static_argnames=("env", "horizon"))
+@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon"))
 def begin_all(env: AnyEnvironment, horizon: int, policies: Any, algorithms: Algorithm, seeds: Array) -> State:
     """The states of a block of runs before the first batch."""
 
