@@ -16,9 +16,9 @@ SHOWN = {"limit", "peers", "waits"}  # the tables of docs/speed.md
 Data = Mapping[str, Any]
 
 
-def results() -> list[Data]:
-    """All stored results of two cores, the newest last."""
-    return [stored(file) for file in sorted(RESULTS.glob("*-2.json"))]
+def results(machine: str = "*-2") -> list[Data]:
+    """All stored results of this kind of machine, of two cores by default, the newest last."""
+    return [stored(file) for file in sorted(RESULTS.glob(f"{machine}.json"))]
 
 
 def latest(name: str) -> Sequence[Data]:
@@ -62,3 +62,4 @@ def parts() -> Iterator[Part]:
     yield Part(ROOT / "README.md", "speed in brief", speed(result))
     yield Part(ROOT / "README.md", "reproduction", verdicts(stored(DOCS / "reproduction" / "claims.json")))
     yield Part(DOCS / "speed.md", "speed", markdown(result).strip())
+    yield Part(DOCS / "speed.md", "speed on a GPU", markdown(results("*-nvidia-*")[-1]).strip())

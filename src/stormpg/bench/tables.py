@@ -166,10 +166,10 @@ def markdown(result: Result) -> str:
         "",
     ]
     for table in result["tables"]:
-        if table["name"] not in ("limit", "peers", "waits"):
+        if table["name"] not in ("limit", "peers", "waits", "kernels"):
             continue
         headings, rows = cells(table)
-        keep = [i for i, heading in enumerate(headings) if heading not in ("spread", "share of peak")]
+        keep = [i for i, heading in enumerate(headings) if heading not in ("spread", "share of peak", "live")]
         kept = [[row[i] for i in keep] for row in (headings, *rows)]
         lines += [f"| {' | '.join([table['title'], *kept[0][1:]])} |", f"|{' --- |' * len(keep)}"]
         lines += [f"| {' | '.join(row)} |" for row in kept[1:]] + [""]
