@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg import kernels
 from stormpg.estimators import Estimate, Estimator, estimate
 from stormpg.pytrees import Tree
 from stormpg.scores import log_probs_in_blocks
@@ -115,8 +114,7 @@ class Here(Moment):
         to h, the mean of Σ_h (γ^h r_h − b_h) [ ∇C_h v + C_h (C_h · v) ] for GPOMDP.
         """
         d = lambda params: estimate(self.estimator, self.policy, params, batch.trajectories).gradient
-        with kernels.plain():
-            product: Tree = jax.jvp(d, (batch.sampled_at,), (v,))[1]
+        product: Tree = jax.jvp(d, (batch.sampled_at,), (v,))[1]
         return product
 
     def limited(self, moved: Tree, batch: Batch) -> Tree:

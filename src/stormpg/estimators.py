@@ -29,6 +29,7 @@ from jax.flatten_util import ravel_pytree
 from stormpg.baselines import baseline_of, check_baseline, from_other_groups, state_values
 from stormpg.errors import InputError, choose
 from stormpg.guards import Guard
+from stormpg.kernels import running_sums
 from stormpg.pytrees import Tree, as_float, record, static
 from stormpg.scores import log_probs_in_blocks, score_sum, score_sums
 from stormpg.trajectories import Trajectories, Weights, discounted, sums_to_come
@@ -145,8 +146,8 @@ def estimate(
     if on_policy:
         ratio = jnp.zeros_like(trajectories.log_prob)
     else:
-        ratio = log_probs_in_blocks(policy, params, trajectories) - trajectories.log_prob
-    weights = guarded(estimator, Weights(jnp.exp(ratio), jnp.exp(jnp.cumsum(ratio, axis=1))), trajectories)
+        ratio = log_probs_in_blocks(policy, params, trajectories, keep=True) - trajectories.log_prob
+    weights = guarded(estimator, Weights(jnp.exp(ratio), jnp.exp(running_sums(ratio))), trajectories)
     if baseline is None:
         baseline = _baseline(estimator, policy, params, trajectories)
     coefficient = coefficients(estimator, trajectories, weights, baseline)
@@ -227,7 +228,7 @@ def _to_come(estimator: Estimator, x: Array) -> Array:
     """Σ_{k≥h} x_k. Summing x_h times the scores up to h equals summing the score of t times x from t on."""
     if estimator.from_now:
         return sums_to_come(x, estimator.gamma)
-    return jnp.cumsum(x[:, ::-1], axis=1)[:, ::-1]
+    return running_sums(x, backward=True)
 
 
 def _baseline(estimator: Estimator, policy: Any, params: Tree, trajectories: Trajectories) -> Any:

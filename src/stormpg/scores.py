@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg import kernels
+from stormpg.kernels import activations
 from stormpg.policies.families import log_probs_of
 from stormpg.pytrees import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
@@ -32,12 +33,14 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
     return jnp.where(trajectories.mask > 0, values, 0.0)
 
 
-def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
-    """The same as `log_probs`, computed in blocks or by a GPU kernel."""
-    if kernels.applies(policy, params):
-        from stormpg.kernels import gpu
+def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories, keep: bool = False) -> Array:
+    """The same as `log_probs`, computed in blocks or by a kernel. `keep`: a `score_sum` of both follows."""
+    values, kept = kernels.instead("log_probs", _log_probs_in_blocks, policy, params, trajectories, keep=keep)
+    activations.keep(params, trajectories, kept)
+    return values
 
-        return gpu.log_probs(policy, params, trajectories)
+
+def _log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
     horizon = trajectories.mask.shape[1]
     if horizon <= SHORT:
         return log_probs(policy, params, trajectories)
@@ -53,10 +56,11 @@ def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) -
 
 def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array) -> Tree:
     """Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
-    if kernels.applies(policy, params):
-        from stormpg.kernels import gpu
+    kept = activations.recall(params, trajectories)
+    return kernels.instead("score_sum", _score_sum, policy, params, trajectories, coefficient, kept)[0]
 
-        return gpu.score_sum(policy, params, trajectories, coefficient)
+
+def _score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array, kept: Array | None = None) -> Tree:
     weighted = trajectories._replace(reward=coefficient)
 
     def of(part: Trajectories) -> Tree:

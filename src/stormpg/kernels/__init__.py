@@ -1,38 +1,99 @@
-"""Fused GPU kernels. They apply on a GPU, in float32, to a policy whose network has one hidden layer.
+"""Fused kernels. They apply in float32 to a policy whose network has one hidden layer: in Triton on a GPU, in C on a CPU.
 
-`sampling.rollouts` and `scores` call `applies` and use plain JAX if it returns False. STORMPG_FUSED=0 disables the kernels.
+`sampling.rollouts` and `scores` call `instead`, which uses plain JAX where no kernel applies. On a CPU the kernels need a C
+compiler. STORMPG_FUSED=0 disables them.
 """
 
-import contextlib
-import contextvars
+import functools
+import importlib
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from stormpg.errors import tell
+from stormpg.kernels import libraries
+from stormpg.kernels.scalar_code import Unfit
 from stormpg.machine.xla import platform
 from stormpg.policies.families import Categorical, Gaussian
 from stormpg.policies.networks import MLP
 from stormpg.pytrees import Opaque, Tree
 
-_allowed = contextvars.ContextVar("allowed", default=True)
+T = TypeVar("T")
+
+MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "stormpg.kernels.gpu"}
 
 LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
 
 _told: set[str] = set()  # the reasons that this process has given for plain JAX
 
 
-def applies(policy: Any, params: Tree) -> bool:
-    """Whether the kernels support this policy. If they do not, on a GPU, the reason is given once."""
-    if not _allowed.get() or os.environ.get("STORMPG_FUSED") == "0" or platform() not in ("gpu", "cuda"):
-        return False
+def of(policy: Any, params: Tree) -> ModuleType | None:
+    """The kernels of this platform, if they support this policy; None: plain JAX. On a GPU the reason is given once."""
+    if not enabled():
+        return None
     reason = misfit(policy, params)
-    if reason is not None:
+    if reason is None:
+        return importlib.import_module(MODULES[platform()])
+    if platform() != "cpu":
         tell_once(reason)
-    return reason is None
+    return None
+
+
+def enabled() -> bool:
+    """Whether there are kernels for this platform. On a CPU they need a compiler."""
+    if os.environ.get("STORMPG_FUSED") == "0" or platform() not in MODULES:
+        return False
+    return platform() != "cpu" or (libraries.compiler() is not None and not jax.config.jax_enable_x64)
+
+
+def instead(name: str, plain: Callable[..., T], policy: Any, params: Tree, *arguments: Any, **static: Any) -> tuple[T, Array | None]:
+    """`plain(policy, params, *arguments)`, computed by the kernel `name` if it can be, and what the kernel keeps (`activations`).
+
+    `static`: more arguments for the kernel. A kernel cannot be differentiated: its derivatives are those of `plain`.
+    """
+    module = of(policy, params)
+    if module is None:
+        return plain(policy, params, *arguments), None
+    kernel = functools.partial(getattr(module, name), **static)
+    fast = jax.custom_jvp(kernel)
+
+    @fast.defjvp
+    def derivative(primals: Any, tangents: Any) -> Any:
+        made, slope = jax.jvp(plain, primals, tangents)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(kernel, *primals)[1])  # no kernel reads it
+        return (made, nothing), (slope, nothing)
+
+    try:
+        made: tuple[T, Array | None] = fast(policy, params, *arguments)
+    except Unfit as error:
+        if platform() != "cpu" or isinstance(error, libraries.Unbuilt):
+            tell_once(f"the environment {static['env'].name} does not fit: {error}" if "env" in static else str(error))
+        return plain(policy, params, *arguments), None
+    return made
+
+
+def running_sums(x: Array, backward: bool = False) -> Array:
+    """Σ_{k≤h} x_k, or Σ_{k≥h} x_k, for x [n, H]."""
+
+    def plain(x: Array) -> Array:
+        return jnp.cumsum(x[:, ::-1], axis=1)[:, ::-1] if backward else jnp.cumsum(x, axis=1)
+
+    if not enabled() or platform() != "cpu" or x.dtype != jnp.float32:
+        return plain(x)
+    from stormpg.kernels import cpu
+
+    fast = jax.custom_jvp(functools.partial(cpu.running_sums, backward=backward))
+    fast.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
+    try:
+        return fast(x)
+    except libraries.Unbuilt as error:
+        tell_once(str(error))
+        return plain(x)
 
 
 def misfit(policy: Any, params: Tree) -> str | None:
@@ -59,14 +120,4 @@ def tell_once(reason: str) -> None:
     """Warn that plain JAX replaces the kernels, once for each reason."""
     if reason not in _told:
         _told.add(reason)
-        tell(f"plain JAX is used instead of the GPU kernels: {reason}. STORMPG_FUSED=0 does this without a warning.")
-
-
-@contextlib.contextmanager
-def plain() -> Iterator[None]:
-    """Trace plain JAX in this block, which can be differentiated. The kernels cannot."""
-    token = _allowed.set(False)
-    try:
-        yield
-    finally:
-        _allowed.reset(token)
+        tell(f"plain JAX is used instead of the kernels: {reason}. STORMPG_FUSED=0 does this without a warning.")

@@ -30,7 +30,7 @@ from stormpg.kernels.network import (
     split,
     unpacked,
     weight_slopes,
-    weights,
+    weights_on_a_gpu,
 )
 from stormpg.kernels.scalar_code import on_lanes
 from stormpg.pytrees import Tree
@@ -69,9 +69,10 @@ def call(kernel: Callable[..., None], programs: int, out_shape: Any, interpret: 
 
 
 def rollout(
-    env: Any, policy: Any, params: Tree, start: tuple[Tree, Array], noise: Array, horizon: int, interpret: bool = False
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return observations, actions, rewards, mask and log-probabilities of n trajectories from `start`: [n, H, ...]."""
+    policy: Any, params: Tree, start: tuple[Tree, Array], noise: Array, *, env: Any, horizon: int, keep: bool = False,
+    interpret: bool = False,
+) -> tuple[Trajectories, None]:
+    """Return n trajectories from `start`. These kernels keep nothing."""
     _, layers, others = split(policy, params)
     state, first = start
     n, width = first.shape
@@ -140,12 +141,14 @@ def rollout(
         jax.ShapeDtypeStruct((n, horizon, moves), action.dtype),
         number, number, number,
     )  # fmt: skip
-    operands = (weights(layers), scalars(policy), scalars(others), noise.reshape(n, horizon, -1), first, *fields)
+    operands = (weights_on_a_gpu(layers), scalars(policy), scalars(others), noise.reshape(n, horizon, -1), first, *fields)
     seen, acted, *rest = call(kernel, -(-n // lanes), out_shape, interpret, *operands)
-    return seen, acted.reshape(n, horizon, *action.shape), *rest
+    return Trajectories(seen, acted.reshape(n, horizon, *action.shape), *rest), None
 
 
-def log_probs(policy: Any, params: Tree, trajectories: Trajectories, interpret: bool = False) -> Array:
+def log_probs(
+    policy: Any, params: Tree, trajectories: Trajectories, *, keep: bool = False, interpret: bool = False
+) -> tuple[Array, None]:
     """Return log π_ξ(a_h|s_h), [n, H], 0 on padded steps."""
     _, layers, others = split(policy, params)
     n, horizon = trajectories.mask.shape
@@ -179,17 +182,19 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories, interpret: 
         jax.lax.fori_loop(0, full, steps, 0)
         jax.lax.fori_loop(full, -(-horizon // TILE), clear, 0)
 
-    operands = (weights(layers), scalars(policy), scalars(others), read_batch(trajectories))
+    operands = (weights_on_a_gpu(layers), scalars(policy), scalars(others), read_batch(trajectories))
     values: Array = call(kernel, n, jax.ShapeDtypeStruct((n, horizon), jnp.float32), interpret, *operands)
-    return values
+    return values, None
 
 
-def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array, interpret: bool = False) -> Tree:
+def score_sum(
+    policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array, kept: None = None, *, interpret: bool = False
+) -> tuple[Tree, None]:
     """Return Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
     name, layers, others = split(policy, params)
     n, horizon = trajectories.mask.shape
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
-    packed = weights(layers)
+    packed = weights_on_a_gpu(layers)
     (inputs, size), outputs = packed.into.shape, packed.out.shape[0]
     policy_head = head(policy, params, outputs, action)
     extra = sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(others))  # parameters outside the network
@@ -237,4 +242,4 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
     vectors, single = (x.sum(axis=0) for x in call(kernel, programs, out_shape, interpret, *operands))
     left = iter(single[outputs:])
     extra_gradient = jax.tree.map(lambda leaf: jnp.stack([next(left) for _ in range(leaf.size)]).reshape(leaf.shape), others)
-    return {**extra_gradient, name: unpacked(layers, vectors, single[:outputs])}
+    return {**extra_gradient, name: unpacked(layers, vectors, single[:outputs])}, None

@@ -37,7 +37,7 @@ class Head(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The network's weights, with the width padded to a power of two, and the first layer scaled for `scaled_tanh`."""
+    """The network's weights, with the hidden layer padded to a width that suits the kernels."""
 
     into: Array  # [inputs, width]
     bias: Array  # [width]
@@ -56,15 +56,21 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def weights(layers: Any) -> Weights:
-    """Return the weights of a network of two layers, padded for the kernels."""
+def weights(layers: Any, width: int, scale: float = 1.0) -> Weights:
+    """Return the weights of a network of two layers, padded to this width. `scale`: a factor of the first layer."""
     first, last = layers
-    missing = power_of_two(first["bias"].shape[0]) - first["bias"].shape[0]
+    missing = width - first["bias"].shape[0]
 
     def pad(x: Array) -> Array:
         return jnp.pad(x, ((0, 0),) * (x.ndim - 1) + ((0, missing),))
 
-    return Weights(SCALE * pad(first["weight"]), SCALE * pad(first["bias"]), pad(last["weight"].T), last["bias"])
+    into, bias = (x if scale == 1.0 else scale * x for x in (pad(first["weight"]), pad(first["bias"])))
+    return Weights(into, bias, pad(last["weight"].T), last["bias"])
+
+
+def weights_on_a_gpu(layers: Any) -> Weights:
+    """Return the weights with a power of two of hidden units, and the first layer scaled for `scaled_tanh`."""
+    return weights(layers, power_of_two(layers[0]["bias"].shape[0]), SCALE)
 
 
 def unpacked(layers: Any, wide: Array, narrow: Array) -> Tree:

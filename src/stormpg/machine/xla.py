@@ -100,13 +100,17 @@ def keep_programs() -> None:
     if megabytes == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     can_limit = importlib.util.find_spec("filelock") is not None  # JAX needs it to limit the size
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg"
-    folder /= "compiled" if can_limit else "compiled-without-limit"
+    folder = cache_folder() / ("compiled" if can_limit else "compiled-without-limit")
     for file in folder.glob("*-cache") if can_limit else ():
         if not file.with_name(file.name.replace("-cache", "-atime")).exists():  # left by a killed process; JAX would fail
             file.unlink(missing_ok=True)
     for name, value in zip(CACHE, (str(folder), 0.2, int(megabytes) * 2**20 if can_limit else -1), strict=True):
         jax.config.update(name, value)
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for this library."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stormpg"
 
 
 @functools.cache

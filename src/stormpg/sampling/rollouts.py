@@ -9,24 +9,37 @@ from optax.tree_utils import tree_where
 
 from stormpg import kernels
 from stormpg.envs.base import Environment
+from stormpg.kernels import activations
 from stormpg.pytrees import Tree, in_steps
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
 
-def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int) -> Trajectories:
-    """Sample n trajectories, see `sampling.rollout`. Nothing is computed once all episodes have ended."""
+def rollout(
+    env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int, keep: bool = False
+) -> Trajectories:
+    """Sample n trajectories, see `sampling.rollout`. Nothing is computed once all episodes have ended.
+
+    `keep`: a `score_sum` at these parameters follows.
+    """
     if env.batches is not None:
         batch: Trajectories = env.batches(policy, params, key, n, horizon)
         return batch
     keys = jax.random.split(key, (n, 3))
     start, draws = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-    if kernels.applies(policy, params):
-        from stormpg.kernels import gpu, scalar_code
 
-        try:
-            return Trajectories(*gpu.rollout(env, policy, params, start, draws, horizon))
-        except scalar_code.Unfit as error:
-            kernels.tell_once(f"the environment {env.name} does not fit: {error}")
+    def plain(policy: Any, params: Tree, start: Any, draws: Any) -> Trajectories:
+        return _in_jax(env, policy, params, keys[:, 2], start, draws, horizon)
+
+    made, kept = kernels.instead("rollout", plain, policy, params, start, draws, env=env, horizon=horizon, keep=keep)
+    activations.keep(params, made, kept)
+    return made
+
+
+def _in_jax(
+    env: Environment, policy: Any, params: Tree, step_keys: Array, start: tuple[Tree, Array], draws: Any, horizon: int
+) -> Trajectories:
+    """Trajectories from `start`, with these draws for the actions, [n, H, ...], and a key for the steps of each."""
+    n = len(step_keys)
     policy = in_steps(policy)
     env_step = jax.jit(env.step)  # so that it is traced once
     blocks = -(-horizon // BLOCK)
@@ -54,7 +67,7 @@ def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, hor
     def block(number: Any, carry: Any) -> tuple[Any, Trajectories]:
         first = number * size
         mine = jnp.swapaxes(jax.lax.dynamic_slice_in_dim(draws, first, size, axis=1), 0, 1)
-        every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, keys[:, 2], *inputs)
+        every = lambda carry, inputs: jax.vmap(step, (0, 0, None, 0))(carry, step_keys, *inputs)
         after, transitions = jax.lax.scan(every, carry, (first + jnp.arange(size), mine))
         return after, transitions
 

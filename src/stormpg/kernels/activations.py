@@ -1,0 +1,42 @@
+"""The activations of forward passes, kept for the backward passes over the same steps.
+
+A rollout and the log-probabilities of a batch compute the activations of the hidden layer, and a sum of scores needs them again.
+They belong to one pair of parameters and trajectories, of which this module knows the objects, not the numbers: trajectories
+that were changed in any way are other objects, and their activations are computed again.
+"""
+
+import functools
+import weakref
+from typing import Any
+
+import jax
+from jax import Array
+
+from stormpg.pytrees import Tree
+from stormpg.trajectories import Trajectories
+
+MOST = 2**18  # numbers of a run: beyond a core's cache, computing them again is as fast
+
+_kept: dict[tuple[int, int], tuple[Any, Any, Array]] = {}
+
+
+def _of(params: Tree, trajectories: Trajectories) -> tuple[Any, Any]:
+    """The objects that stand for the parameters and for the trajectories."""
+    return jax.tree.leaves(params)[0], trajectories.action
+
+
+def keep(params: Tree, trajectories: Trajectories, activations: Array | None) -> None:
+    """Keep them as long as the parameters and the trajectories exist."""
+    if activations is None:
+        return
+    here, there = _of(params, trajectories)
+    place = id(here), id(there)
+    drop = functools.partial(_kept.pop, place)  # called with a reference, which is the default of `pop`
+    _kept[place] = weakref.ref(here, drop), weakref.ref(there, drop), activations
+
+
+def recall(params: Tree, trajectories: Trajectories) -> Array | None:
+    """The activations that were kept."""
+    here, there = _of(params, trajectories)
+    first, second, activations = _kept.get((id(here), id(there)), (None, None, None))
+    return activations if first is not None and first() is here and second() is there else None

@@ -1,0 +1,107 @@
+"""C compiled on this machine, and its functions as targets of `jax.ffi`.
+
+A compiled library is kept in the user's cache folder under a hash of all that it depends on, and built again if it is missing.
+"""
+
+import atexit
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import jax
+import jax.ffi
+
+from stormpg.kernels.scalar_code import Unfit
+from stormpg.machine.xla import cache_folder
+
+# No -ffast-math: a NaN has to stay one, and a sum has one order. -fno-builtin: GCC would join sin and cos of the same number into
+# a function that has no form for vectors.
+FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-builtin-sinf", "-fno-builtin-cosf")
+FLAGS = (*(flag for flag in FLAGS if "vector" not in flag or platform.machine() in ("x86_64", "AMD64")), "-fPIC", "-shared")
+KEPT = 200  # libraries in the cache folder, of some 30 kB each
+
+PREFIX = "stormpg_"  # of the names of all targets
+
+_registered: set[str] = set()
+_loaded: dict[str, ctypes.CDLL] = {}  # by hash; never unloaded, because compiled programs point into them
+_lock = threading.Lock()
+
+
+class Unbuilt(Unfit):
+    """The compiler refused."""
+
+
+@functools.cache
+def compiler() -> str | None:
+    """The C compiler of this machine: CC, gcc or clang."""
+    if os.name != "posix":
+        return None
+    return next((found for name in (os.environ.get("CC"), "gcc", "clang") if name and (found := shutil.which(name))), None)
+
+
+@functools.cache
+def machine() -> str:
+    """All that a compiled library depends on, besides its source: compiler, processor, JAX."""
+    version = subprocess.run([compiler() or "", "--version"], capture_output=True, text=True, check=False).stdout
+    processor = Path("/proc/cpuinfo")
+    features = [line for line in processor.read_text().splitlines() if line.startswith("flags")][:1] if processor.exists() else []
+    return repr((version, FLAGS, platform.machine(), features, jax.__version__))
+
+
+@functools.cache
+def folder() -> Path:
+    """The folder of the libraries: in the user's cache folder, or a temporary one if that cannot be written."""
+    kept = cache_folder() / "kernels"
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        if os.access(kept, os.W_OK):
+            return kept
+    except OSError:
+        pass
+    temporary = tempfile.TemporaryDirectory(prefix="stormpg-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)
+
+
+def target(source: str, function: str) -> str:
+    """Compile C and register one of its functions with JAX. Returns the name for `jax.ffi.ffi_call`.
+
+    Raises Unbuilt if the compiler refuses.
+    """
+    key = hashlib.sha256(f"{machine()}\n{source}".encode()).hexdigest()[:20]
+    name = f"{PREFIX}{function}_{key}"
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = ctypes.CDLL(str(built(source, key)))
+        if name not in _registered:
+            handler = jax.ffi.pycapsule(getattr(_loaded[key], function))
+            jax.ffi.register_ffi_target(name, handler, platform="cpu")
+            _registered.add(name)
+    return name
+
+
+def built(source: str, key: str) -> Path:
+    """The library of this source, compiled unless it is there."""
+    library = folder() / f"{key}.so"
+    if library.exists():
+        return library
+    path = compiler()
+    if path is None:
+        raise Unbuilt("there is no C compiler")
+    with tempfile.TemporaryDirectory(dir=folder()) as part:
+        made = Path(part) / "library.so"
+        command = [path, *FLAGS, f"-I{jax.ffi.include_dir()}", "-x", "c", "-", "-o", str(made), "-lm"]
+        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unbuilt(f"{path} refused: {done.stderr.strip()[:300]}")
+        made.replace(library)
+    for old in sorted(folder().glob("*.so"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return library
