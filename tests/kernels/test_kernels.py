@@ -48,7 +48,7 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
     def by_kernels(params):
         keys = jax.random.split(key, (n, 3))
         start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-        return Trajectories(*gpu.rollout(env, policy, params, start, noise, horizon, INTERPRET))
+        return gpu.rollout(policy, params, start, noise, env=env, horizon=horizon, interpret=INTERPRET)[0]
 
     with jax.default_matmul_precision("highest"):
         plain = jax.jit(lambda params: rollout(env, policy, params, key, n, horizon))(params)
@@ -64,8 +64,8 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
 
         @jax.jit
         def both(params, batch, coefficient):
-            ours = gpu.log_probs(policy, params, batch, INTERPRET), log_probs(policy, params, batch)
-            sums = gpu.score_sum(policy, params, batch, coefficient, INTERPRET)
+            ours = gpu.log_probs(policy, params, batch, interpret=INTERPRET)[0], log_probs(policy, params, batch)
+            sums = gpu.score_sum(policy, params, batch, coefficient, interpret=INTERPRET)[0]
             return ours, (sums, score_sum(policy, params, batch, coefficient))
 
         probabilities, (ours, theirs) = both(other, batch, coefficient)
@@ -92,9 +92,9 @@ def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch)
 
     def by_kernels(policy, params, keys):
         start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-        batch = Trajectories(*gpu.rollout(env, policy, params, start, noise, horizon, INTERPRET))
-        log_prob = gpu.log_probs(policy, params, batch, INTERPRET)
-        return batch, log_prob, gpu.score_sum(policy, params, batch, batch.reward, INTERPRET)
+        batch = gpu.rollout(policy, params, start, noise, env=env, horizon=horizon, interpret=INTERPRET)[0]
+        log_prob = gpu.log_probs(policy, params, batch, interpret=INTERPRET)[0]
+        return batch, log_prob, gpu.score_sum(policy, params, batch, batch.reward, interpret=INTERPRET)[0]
 
     batch, log_prob, score = jax.jit(jax.vmap(by_kernels, axis_name=RUNS))(policies, params, keys)
     np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of the policy that acted
@@ -111,8 +111,8 @@ def test_coefficients_of_padded_steps_are_left_out():
     policy = policy_for(env)
     params = policy.init(jax.random.key(3))
     batch = rollout(env, policy, params, jax.random.key(1), 5, 60)
-    ours = gpu.score_sum(policy, params, batch, jnp.ones_like(batch.mask), INTERPRET)
-    theirs = gpu.score_sum(policy, params, batch, batch.mask, INTERPRET)
+    ours = gpu.score_sum(policy, params, batch, jnp.ones_like(batch.mask), interpret=INTERPRET)[0]
+    theirs = gpu.score_sum(policy, params, batch, batch.mask, interpret=INTERPRET)[0]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
 
 

@@ -227,7 +227,7 @@ def test_a_folder_that_turns_read_only(tmp_path):
     folder = tmp_path / "run"
     # Import everything needed before dropping privileges: other users may not be able to read the project.
     nobody = "import os, optax, safetensors.numpy, polars, stormpg.envs; os.setgid(65534); os.setuid(65534)"
-    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false", "STORMPG_FUSED": "0"}  # without files read later
     process = start(folder, first=nobody, env=environment)
     wait_for_a_checkpoint(folder)
     folder.chmod(0o555)
