@@ -202,6 +202,11 @@ def test_compare_and_report(command, tmp_path):
     assert code == 0
     assert list(json.loads(out.splitlines()[-1])["final_return"]["pendulum"]) == ["gpomdp", "storm-pg"]
     assert command("report", "study")[0] == 0
+    page = (tmp_path / "study" / "report.html").read_text()
+    repeat = "stormpg compare pendulum --algorithms gpomdp,storm-pg --trajectories 30 --seeds 2 --horizon 5 --out study"
+    assert f"<code>{repeat}</code>" in page  # not only how it is drawn again
+    assert "(a) all 2 runs" in page  # nothing is selected
+    assert "(a) 10 best" not in page
     assert command("report", "study/runs/pendulum/gpomdp", "study/runs/pendulum/storm-pg", "--out", "two")[0] == 0
     assert "gpomdp" in (tmp_path / "two" / "tables.md").read_text()
 
