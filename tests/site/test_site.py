@@ -14,6 +14,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from docs.site_symbols import on_page_content
 
 from stormpg.algorithms import ALGORITHMS
 
@@ -67,6 +68,29 @@ def test_nothing_is_loaded_from_elsewhere(site):
             r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:)?//', (site / name).read_text("utf-8")
         )
         assert not loaded, name
+
+
+def test_every_picture_has_a_text(site):
+    """For those who cannot see it: of pictures in pages and in notebooks."""
+    pictures = [(name, tag) for name in pages(site) for tag in re.findall(r"<img\b[^>]*>", (site / name).read_text("utf-8"))]
+    assert len(pictures) > 40
+    for name, tag in pictures:
+        assert re.search(r'alt="[^"]{4,}"', tag), (name, tag[:200])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("g_t = α_t d(ξ_{t+1})", "g<sub>t</sub> = α<sub>t</sub> d(ξ<sub>t+1</sub>)"),
+        ("d^{ξ_t}(ξ_ref)", "d<sup>ξ<sub>t</sub></sup>(ξ<sub>ref</sub>)"),
+        ("π_ξ(a)/π_ξ'(a) of ξ_t's batch", "π<sub>ξ</sub>(a)/π<sub>ξ'</sub>(a) of ξ<sub>t</sub>'s batch"),
+        ("(w + t)^⅓ and C_w²", "(w + t)<sup>⅓</sup> and C<sub>w</sub>²"),
+        ("η · decay^(t / decay_every)", "η · decay<sup>t / decay_every</sup>"),
+        ("<code>b_h</code> is <a href='a_t'>weight_low</a>", "<code>b_h</code> is <a href='a_t'>weight_low</a>"),
+    ],
+)
+def test_symbols_have_sub_and_superscripts(text, expected):
+    assert on_page_content(text) == expected
 
 
 class Links(html.parser.HTMLParser):
