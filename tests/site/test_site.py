@@ -14,6 +14,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from docs.site_hooks import as_commands
 from docs.site_symbols import on_page_content
 
 from stormpg.algorithms import ALGORITHMS
@@ -93,6 +94,12 @@ def test_symbols_have_sub_and_superscripts(text, expected):
     assert on_page_content(text) == expected
 
 
+def test_blocks_of_no_language_are_commands():
+    text = "a\n```\npip install x\n```\nb\n```text\n```\n```python\n1\n```\n- c\n  ```\n  ls\n  ```\n"
+    expected = "a\n```sh\npip install x\n```\nb\n```text\n```\n```python\n1\n```\n- c\n  ```sh\n  ls\n  ```\n"
+    assert as_commands(text) == expected
+
+
 class Links(html.parser.HTMLParser):
     """The targets of a page's links, and the places that links can go to."""
 
@@ -154,7 +161,7 @@ def test_pages_open_without_an_error(browser, address, site, width, scheme):
         errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
         assert not errors, (page, errors)
         wanted = f"return document.body.dataset.mdColorScheme === '{name}'"
-        assert any(browser.execute_script(wanted) or time.sleep(0.05) for _ in range(100)), (page, scheme)  # set by a script
+        assert any(browser.execute_script(wanted) or time.sleep(0.05) for _ in range(400)), (page, scheme)  # set by a script
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
         assert browser.execute_script("return document.querySelectorAll('h1').length") == 1, page
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
