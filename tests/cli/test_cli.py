@@ -189,7 +189,8 @@ def test_reproduce_in_small(command, tmp_path, monkeypatch):
     # The report is written again without training. A different study is refused.
     (results / "report.html").unlink()
     assert command("report", "results")[0] == 0
-    assert (results / "report.html").exists()
+    again = "stormpg reproduce --seeds 2 --trajectories 100 --full --out results"
+    assert f"<code>{again}</code>" in (results / "report.html").read_text()
     code, _, err = command("reproduce", "--out", "results", "--seeds", "3", "--trajectories", "100")
     assert code == 2
     assert "seeds = 2; asked for 3" in err
