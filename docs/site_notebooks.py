@@ -34,14 +34,18 @@ def page(notebook: Mapping[str, Any], name: str) -> str:
         if cell["cell_type"] == "markdown":
             parts.append(re.sub(r"\]\(([\w./-]+)\.ipynb", r"](\1.md", source))
         else:
-            parts += [f"```python\n{source}\n```", *map(output, cell["outputs"])]
+            about = cell.get("metadata", {}).get("alt", "")
+            parts += [f"```python\n{source}\n```", *(output(one, about) for one in cell["outputs"])]
     title, _, rest = parts[0].partition("\n")
     parts[0] = f"{title}\n\n[Download this notebook]({name}){{ download={name} }}\n{rest}"
     return "\n\n".join(parts) + "\n"
 
 
-def output(one: Mapping[str, Any]) -> str:
-    """An output as HTML: the richest form that is stored. Without empty lines, which would end the HTML."""
+def output(one: Mapping[str, Any], about: str = "") -> str:
+    """An output as HTML: the richest form that is stored. Without empty lines, which would end the HTML.
+
+    `about`: the text of a picture, for those who cannot see it.
+    """
     if one["output_type"] == "error":
         raise ValueError(f"a stored notebook has an error: {one['evalue']}. Run python -m docs.run_notebooks.")
     data = {"text/plain": one["text"]} if one["output_type"] == "stream" else one["data"]
@@ -50,8 +54,10 @@ def output(one: Mapping[str, Any]) -> str:
         table = re.sub(r"<style>.*?</style>", "", joined(data["text/html"]), flags=re.DOTALL)
         html = f'<div style="{BOX}">{table.replace(TABLE, "<table>")}</div>'
     elif picture is not None:
+        if not about:
+            raise ValueError('a cell shows a picture: say in its metadata what it shows, {"alt": "..."}.')
         source = "".join(joined(data[picture]).split())
-        html = f'<div style="{BOX}"><img alt="What the cell shows" src="data:{picture};base64,{source}"></div>'
+        html = f'<div style="{BOX}"><img alt="{escape(about)}" src="data:{picture};base64,{source}"></div>'
     else:
         html = f'<pre style="{PRE}">{escape(joined(data["text/plain"]).rstrip())}</pre>'
     return re.sub(r"\n\s*\n", "\n", html)

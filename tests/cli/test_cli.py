@@ -189,7 +189,8 @@ def test_reproduce_in_small(command, tmp_path, monkeypatch):
     # The report is written again without training. A different study is refused.
     (results / "report.html").unlink()
     assert command("report", "results")[0] == 0
-    assert (results / "report.html").exists()
+    again = "stormpg reproduce --seeds 2 --trajectories 100 --full --out results"
+    assert f"<code>{again}</code>" in (results / "report.html").read_text()
     code, _, err = command("reproduce", "--out", "results", "--seeds", "3", "--trajectories", "100")
     assert code == 2
     assert "seeds = 2; asked for 3" in err
@@ -202,6 +203,11 @@ def test_compare_and_report(command, tmp_path):
     assert code == 0
     assert list(json.loads(out.splitlines()[-1])["final_return"]["pendulum"]) == ["gpomdp", "storm-pg"]
     assert command("report", "study")[0] == 0
+    page = (tmp_path / "study" / "report.html").read_text()
+    repeat = "stormpg compare pendulum --algorithms gpomdp,storm-pg --trajectories 30 --seeds 2 --horizon 5 --out study"
+    assert f"<code>{repeat}</code>" in page  # not only how it is drawn again
+    assert "(a) all 2 runs" in page  # nothing is selected
+    assert "(a) 10 best" not in page
     assert command("report", "study/runs/pendulum/gpomdp", "study/runs/pendulum/storm-pg", "--out", "two")[0] == 0
     assert "gpomdp" in (tmp_path / "two" / "tables.md").read_text()
 

@@ -24,7 +24,7 @@ ELSEWHERE = "needs other machines"
 NOT_RUN: Mapping[str, str] = {  # patterns of whole commands
     r"(JOBS=8 )?make .*": ENVIRONMENT,
     r"pip install .*": INSTALLS,
-    r"python -m venv \.venv": INSTALLS,
+    r"python3 -m venv \.venv": INSTALLS,
     r"\. \.venv/bin/activate": "changes the shell it is typed into",
     r"ray start.*": ELSEWHERE,
     r"ssh -L .*": ELSEWHERE,

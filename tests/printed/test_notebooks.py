@@ -69,7 +69,7 @@ def test_a_page_of_a_notebook():
     ]
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "\n", "See [that](other.ipynb) and [this](../page.md#part)."]},
-        {"cell_type": "code", "source": ["x = 1\n", "x"], "outputs": outputs},
+        {"cell_type": "code", "source": ["x = 1\n", "x"], "outputs": outputs, "metadata": {"alt": "a line"}},
     ]
     text = page({"cells": cells}, "own.ipynb")
     assert text.startswith("# Title\n\n[Download this notebook](own.ipynb)")
@@ -78,4 +78,6 @@ def test_a_page_of_a_notebook():
     assert "a &lt; b\nc</pre>" in text
     assert "<b>rich</b>" in text
     assert "plain" not in text
-    assert 'src="data:image/png;base64,iVBORw0="' in text
+    assert 'alt="a line" src="data:image/png;base64,iVBORw0="' in text
+    with pytest.raises(ValueError, match="say in its metadata what it shows"):
+        page({"cells": [cells[0], {**cells[1], "metadata": {}}]}, "own.ipynb")

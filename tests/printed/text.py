@@ -20,7 +20,7 @@ PAGES = (
 
 COMMANDS, PYTHON, FILE, TEXT = "command", "python", "file", "text"
 KINDS = {"": COMMANDS, "bash": COMMANDS, "sh": COMMANDS, "python": PYTHON, "toml": FILE, "text": TEXT}
-PROGRAMS = ("stormpg", "make", "pip", "python", "ray", "ssh", "docker", "git")  # with which commands in the text begin
+PROGRAMS = ("stormpg", "make", "pip", "python", "python3", "ray", "ssh", "docker", "git")  # of commands in the text
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<about>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(rf"`((?:[A-Z]+=\S+ )?(?:{'|'.join(PROGRAMS)})\s[^`]+)`")

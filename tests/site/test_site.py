@@ -14,6 +14,8 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from docs.site_hooks import as_commands
+from docs.site_symbols import on_page_content
 
 from stormpg.algorithms import ALGORITHMS
 
@@ -67,6 +69,35 @@ def test_nothing_is_loaded_from_elsewhere(site):
             r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:)?//', (site / name).read_text("utf-8")
         )
         assert not loaded, name
+
+
+def test_every_picture_has_a_text(site):
+    """For those who cannot see it: of pictures in pages and in notebooks."""
+    pictures = [(name, tag) for name in pages(site) for tag in re.findall(r"<img\b[^>]*>", (site / name).read_text("utf-8"))]
+    assert len(pictures) > 40
+    for name, tag in pictures:
+        assert re.search(r'alt="[^"]{4,}"', tag), (name, tag[:200])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("g_t = α_t d(ξ_{t+1})", "g<sub>t</sub> = α<sub>t</sub> d(ξ<sub>t+1</sub>)"),
+        ("d^{ξ_t}(ξ_ref)", "d<sup>ξ<sub>t</sub></sup>(ξ<sub>ref</sub>)"),
+        ("π_ξ(a)/π_ξ'(a) of ξ_t's batch", "π<sub>ξ</sub>(a)/π<sub>ξ'</sub>(a) of ξ<sub>t</sub>'s batch"),
+        ("(w + t)^⅓ and C_w²", "(w + t)<sup>⅓</sup> and C<sub>w</sub>²"),
+        ("η · decay^(t / decay_every)", "η · decay<sup>t / decay_every</sup>"),
+        ("<code>b_h</code> is <a href='a_t'>weight_low</a>", "<code>b_h</code> is <a href='a_t'>weight_low</a>"),
+    ],
+)
+def test_symbols_have_sub_and_superscripts(text, expected):
+    assert on_page_content(text) == expected
+
+
+def test_blocks_of_no_language_are_commands():
+    text = "a\n```\npip install x\n```\nb\n```text\n```\n```python\n1\n```\n- c\n  ```\n  ls\n  ```\n"
+    expected = "a\n```sh\npip install x\n```\nb\n```text\n```\n```python\n1\n```\n- c\n  ```sh\n  ls\n  ```\n"
+    assert as_commands(text) == expected
 
 
 class Links(html.parser.HTMLParser):
@@ -130,7 +161,7 @@ def test_pages_open_without_an_error(browser, address, site, width, scheme):
         errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
         assert not errors, (page, errors)
         wanted = f"return document.body.dataset.mdColorScheme === '{name}'"
-        assert any(browser.execute_script(wanted) or time.sleep(0.05) for _ in range(100)), (page, scheme)  # set by a script
+        assert any(browser.execute_script(wanted) or time.sleep(0.05) for _ in range(400)), (page, scheme)  # set by a script
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
         assert browser.execute_script("return document.querySelectorAll('h1').length") == 1, page
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,7 +1,10 @@
 """The command report, for folders that train, reproduce, compare, tune or theory has written."""
 
+import dataclasses
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,15 +48,28 @@ def rebuild(root: Path, as_json: bool) -> None:
     with legible(f"the content of {root}"):
         if kind == "reproduce":
             plan = as_record(reproduction.Plan, about, str(file), {"trajectories": LIMIT})
-            show(reproduction.reproduce(workspace, plan, tuned, [this_command()]), root, as_json)
+            again = made_by(["reproduce"], plan, root, "--full" if tuned else "")
+            show(reproduction.reproduce(workspace, plan, tuned, [again, this_command()]), root, as_json)
         elif kind == "compare":
             wanted = as_record(comparison.Comparison, about, str(file), {"trajectories": LIMIT})
             check_name(wanted.env, file)
-            show(comparison.compare(workspace, wanted, tuned, [this_command()]), root, as_json)
+            again = made_by(["compare"], wanted, root, "--tune" if tuned else "")
+            show(comparison.compare(workspace, wanted, tuned, [again, this_command()]), root, as_json)
         elif kind == family.NAME:
             suite = as_record(family.Suite, about, str(file), {"trajectories": LIMIT})
-            show(family.compare(workspace, suite, [this_command()]), root, as_json)
+            again = made_by(["compare", "--suite", family.NAME], suite, root)
+            show(family.compare(workspace, suite, [again, this_command()]), root, as_json)
         elif kind == "theory":
             theory.report(workspace, about, as_json)
         else:
             tuning.report(workspace, about, as_json)
+
+
+def made_by(words: Sequence[str], wanted: Any, root: Path, switch: str = "") -> str:
+    """The command that makes a study, so that its page says how to repeat it and not only how to draw it again."""
+    fields = {field.name: field.default for field in dataclasses.fields(wanted)}
+    given = {name: getattr(wanted, name) for name, default in fields.items() if getattr(wanted, name) != default}
+    texts = {name: str(value) if isinstance(value, str | int | float) else ",".join(value) for name, value in given.items()}
+    place = [texts.pop(name) for name in ("env", "envs") if name in texts]
+    flags = [word for name, text in texts.items() for word in (f"--{name.replace('_', '-')}", text)]
+    return shlex.join(["stormpg", *words, *place, *flags, *[switch] * bool(switch), "--out", str(root)])

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,7 +52,9 @@ def report(workspace: Workspace, about: dict[str, Any], as_json: bool) -> None:
     from stormpg.theory import findings, laboratory
 
     size = laboratory.size_of(about, workspace.root / DESCRIPTION)
-    show(findings.report(workspace, size, [this_command()]), workspace.root, as_json)
+    names = [name for name, one in laboratory.SIZES.items() if one == size]
+    again = [shlex.join(["stormpg", "theory", "all", "--size", name, "--out", str(workspace.root)]) for name in names]
+    show(findings.report(workspace, size, [*again, this_command()]), workspace.root, as_json)
 
 
 def show(data: Mapping[str, Any], folder: Path, as_json: bool) -> None:

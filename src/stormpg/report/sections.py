@@ -160,6 +160,7 @@ def settings(data: Data) -> str:
         groups.setdefault(key, []).append(row)
     if not groups:
         return ""
+    several = len({row["env"] for row in data["settings"]}) > 1
     chosen = [name for row, *_ in groups.values() for name in row["settings"] if name in row.get("given", ())]
     names = list(dict.fromkeys([*chosen, *(name for row, *_ in groups.values() for name in row["settings"])]))
     rows = []
@@ -167,12 +168,13 @@ def settings(data: Data) -> str:
         given = row.get("given", ())
         cells = {n: f"<strong>{text(v)}</strong>" if n in given else text(v) for n, v in row["settings"].items()}
         where = ", ".join(dict.fromkeys(one["env"] for one in (row, *same)))
-        rows.append([text(row["algorithm"]), text(where), text(row["protocol"]), *(cells.get(name, "–") for name in names)])
+        about = [text(where)] if several else []
+        rows.append([text(row["algorithm"]), *about, text(row["protocol"]), *(cells.get(name, "–") for name in names)])
     marked = any(row.get("given") for row in data["settings"])
     caption = "What each algorithm ran with; –: it has no such setting"
     caption += ". **Bold**: from the paper’s tables, a search or the command; the others are defaults" if marked else ""
-    heads = ["Algorithm", "Environment", "Protocol", *map(text, names)]
-    return section("settings", "Settings", table(caption, heads, rows, "settings"))
+    heads = ["Algorithm", *["Environment"] * several, "Protocol", *map(text, names)]
+    return section("settings", "Settings", table(caption, heads, rows, "settings several" if several else "settings"))
 
 
 def commands(data: Data) -> str:

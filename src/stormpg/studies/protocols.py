@@ -24,6 +24,15 @@ class Protocol(NamedTuple):
     best: int | None = None  # use only this number of seeds, those with the largest mean return over the whole run
     tuned: bool = False  # runs with tuned settings, on fresh seeds
 
+    def words(self, seeds: int) -> dict[str, str]:
+        """What a report of this number of seeds says about it: with few seeds, the best ones are all of them."""
+        if self.best is None or seeds > self.best:
+            return {"short": self.short, "label": self.label, "note": self.note}
+        note = (
+            f"The paper's protocol is the mean of the {self.best} best runs: with {seeds} seeds these are all, as in (b), mean."
+        )
+        return {"short": "(a) all", "label": f"(a) all {seeds} runs", "note": note}
+
 
 PROTOCOLS = {
     "paper": Protocol(

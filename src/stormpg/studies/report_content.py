@@ -138,18 +138,17 @@ def content(
 ) -> dict[str, Any]:
     """The complete report as plain Python data: dicts, lists, numbers and strings."""
     used = dict.fromkeys(key for c in curves.values() for key in c)
+    words = {key: PROTOCOLS[key].words(most_seeds(curves, key)) for key in used}
     plain: dict[str, Any] = simple(
         {
             "title": title,
             "subtitle": subtitle,
             "notes": list(notes),
-            "protocols": {
-                key: {"short": PROTOCOLS[key].short, "label": PROTOCOLS[key].label, "note": PROTOCOLS[key].note} for key in used
-            },
+            "protocols": words,
             "first": "all",  # the protocol that is shown first: all seeds
             "findings": summary.paragraph({task.env: curves[task.env] for task in tasks}, claims),
             "claims": list(claims),
-            "multiplicity": multiplicity(claims, {key: PROTOCOLS[key].short for key in used}),
+            "multiplicity": multiplicity(claims, {key: one["short"] for key, one in words.items()}),
             "environments": [environment(task, curves[task.env]) for task in tasks],
             "heatmaps": list(heatmaps),
             "variance": list(variance),
@@ -161,6 +160,11 @@ def content(
     return plain
 
 
+def most_seeds(curves: Mapping[str, Curves], key: str) -> int:
+    """The largest number of seeds of a curve under a protocol."""
+    return max(curve.seeds for of_env in curves.values() for curve in of_env.get(key, {}).values())
+
+
 def versions() -> dict[str, str]:
     """The versions of the libraries, and the device."""
     import optax
@@ -168,6 +172,7 @@ def versions() -> dict[str, str]:
 
     from stormpg.version import __version__
 
+    platform_name, kind = jax.default_backend(), jax.devices()[0].device_kind
     return {
         "stormpg": __version__,
         "python": platform.python_version(),
@@ -175,7 +180,7 @@ def versions() -> dict[str, str]:
         "optax": optax.__version__,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "device": f"{jax.default_backend()}: {jax.devices()[0].device_kind}",
+        "device": kind if kind == platform_name else f"{platform_name}: {kind}",
     }
 
 

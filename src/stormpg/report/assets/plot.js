@@ -38,9 +38,13 @@ function ticksOf({ log, range }, count) {
     return made.map((value) => Number(value.toPrecision(6))).filter((value) => value >= low * 0.999 && value <= high * 1.001);
   }
   const rough = (high - low) / Math.max(count, 1), power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999);
-  const first = Math.ceil(low / step - 1e-9);
-  return Array.from({ length: Math.max(0, Math.floor(high / step + 1e-9) - first + 1) }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+  const every = (step) => {
+    const first = Math.ceil(low / step - 1e-9);
+    return Array.from({ length: Math.max(0, Math.floor(high / step + 1e-9) - first + 1) }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+  };
+  const sizes = [0.5, 1, 2, 5, 10], size = sizes.findIndex((one, i) => i > 0 && one * power >= rough * 0.999);
+  const made = every(power * sizes[size]);
+  return made.length > 1 || count < 2 ? made : every(power * sizes[size - 1]); // one number alone does not say how long an axis is
 }
 
 /** The range of an axis: as given, as zoomed, or over all values of all marks. */
