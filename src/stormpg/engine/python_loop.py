@@ -93,7 +93,7 @@ class PythonLoop:
         state, rows = begin(Setup(self.env, self.horizon, policy, algorithm), seed), None
         if algorithm.schedule.first:
             state, rows = self.follow(algorithm.schedule.first, policy, algorithm, state, budget)
-        return jax.tree.map(lambda x: x[None], state), rows
+        return as_block(state), rows
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
         """One unit. A run may pause after any of them."""
@@ -105,8 +105,8 @@ class PythonLoop:
         if not going():
             return Chunk(0, states, None, False)
         state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
-        states, rows = jax.tree.map(lambda x: x[None], (state, rows))
-        return Chunk(int(rows is not None), states, rows, going())
+        rows = jax.tree.map(lambda x: x[None], rows)
+        return Chunk(int(rows is not None), as_block(state), rows, going())
 
     def follow(
         self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget
@@ -145,6 +145,14 @@ class PythonLoop:
         self.sampler.close()
 
 
+@jax.jit  # one call, instead of one for each leaf
 def first_of(tree: Any) -> Any:
     """The only run of a block."""
     return jax.tree.map(lambda x: x[0], tree)
+
+
+@jax.jit
+def as_block(state: State) -> State:
+    """A block of one run."""
+    alone: State = jax.tree.map(lambda x: x[None], state)
+    return alone
