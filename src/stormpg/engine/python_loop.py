@@ -75,6 +75,7 @@ class PythonLoop:
         self.sizes: dict[bool, tuple[int, ...]] = {}  # of the batches of an iteration, by whether it is large
         self.sampler = Sampler(env, horizon) if workers is None else RaySampler(env, horizon, workers)
         self.forecast = Forecast(env.name, runs)
+        self.left: tuple[Any, Any] = (None, None)  # the states after the last chunk, and the run that they are the block of
         self.sampler.stop = stop
 
     @staticmethod
@@ -97,7 +98,8 @@ class PythonLoop:
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
         """One unit. A run may pause after any of them."""
-        policy, algorithm, state = first_of((policy, algorithm, states))
+        known, run = self.left
+        policy, algorithm, state = run if known is states else first_of((policy, algorithm, states))
 
         def going() -> bool:
             return bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
@@ -106,7 +108,9 @@ class PythonLoop:
             return Chunk(0, states, None, False)
         state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
         rows = jax.tree.map(lambda x: x[None], rows)
-        return Chunk(int(rows is not None), as_block(state), rows, going())
+        states = as_block(state)
+        self.left = states, (policy, algorithm, state)
+        return Chunk(int(rows is not None), states, rows, going())
 
     def follow(
         self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget
