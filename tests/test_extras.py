@@ -33,6 +33,7 @@ print(json.dumps(answers))
 # A command that needs an extra.
 LAZY = {
     "gym": "train gym:CartPole-v1",
+    "envpool": "train envpool:CartPole-v1",
     "box2d": "train box2d:cartpole",
     "gymnax": "train gymnax:CartPole-v1",
     "brax": "train brax:ant",
@@ -43,7 +44,19 @@ LAZY = {
     "dashboard": "tune lqr --trials 2 --dashboard --out tuned",
     "ray": "compare lqr --workers ray --out study",
 }
-PACKAGES = ["gymnasium", "Box2D", "gymnax", "brax", "tensorboardX", "wandb", "mlflow", "optuna", "optuna_dashboard", "ray"]
+PACKAGES = [
+    "gymnasium",
+    "Box2D",
+    "envpool",
+    "gymnax",
+    "brax",
+    "tensorboardX",
+    "wandb",
+    "mlflow",
+    "optuna",
+    "optuna_dashboard",
+    "ray",
+]
 STUDIES = ("compare lqr --out study", "reproduce --out study", "theory all --out study", "tune lqr --out study")
 
 

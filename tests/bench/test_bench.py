@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stormpg.bench import growth, libraries, limit, measure, run, speeds, tables, waits
+from stormpg.bench import growth, libraries, limit, measure, outside, run, speeds, tables, waits
 from stormpg.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,3 +206,38 @@ def test_memory_is_that_of_each_case(monkeypatch):
     horizon = [row for row in table.rows if row.about["axis"] == "horizon"]
     assert [row.median for row in horizon] == [100.0, 100.0 + 7**2, 100.0 + 31**2]
     assert horizon[0].about["exponent"] == pytest.approx(math.log(31**2 / 7**2) / math.log(4))
+
+
+@pytest.mark.slow
+def test_environments_outside_jax_in_small(monkeypatch, tmp_path):
+    """Real environments; the peer is a script that prints a number. Without it the row says what is missing."""
+    pytest.importorskip("gymnasium", reason="gymnasium is not installed")
+    monkeypatch.setattr(outside, "STEPS", {"gym:CartPole-v1": 2000, "gym:NoSuchTask-v1": 2000})
+    table = outside.outside(tmp_path, True, 2, SILENT)
+    alone, ours, theirs, unknown = table.rows
+    assert [row.name for row in table.rows[:3]] == [
+        f"gym:CartPole-v1, {what}" for what in (outside.ALONE, outside.OURS, outside.PPO)
+    ]
+    assert len(alone.values) == len(ours.values) == 2
+    assert min(*alone.values, *ours.values) > 0
+    assert ours.about["share of the environments"] > 0
+    assert "make peers" in theirs.about["missing"]
+    assert "NoSuchTask" in unknown.about["missing"]
+    (tmp_path / ".peers" / "bin").mkdir(parents=True)
+    (tmp_path / ".peers" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "sb3_outside.py").write_text("print('{\"steps_per_second\": 1000.0}')")
+    assert (libraries.SCRIPTS / "sb3_outside.py").is_file()
+    monkeypatch.setattr(libraries, "SCRIPTS", tmp_path)
+    *_, found = run.bench(("outside",), True, SILENT, tmp_path)
+    (stored,) = tables.read(tables.store(found, tmp_path))["tables"]
+    assert stored["rows"][2]["median"] == 1.0
+    assert stored["rows"][2]["ours, times PPO"] > 0
+
+
+def test_an_envpool_is_stepped_alone():
+    pytest.importorskip("envpool", reason="envpool is not installed: pip install 'stormpg[envpool]'")
+    assert outside.envpool_alone("CartPole-v1", 1000) > 0
+
+
+def test_a_ratio_is_that_of_a_round():
+    assert outside.ratio([1.0, 20.0, 3.0], [2.0, 10.0, 3.0]) == 1.0

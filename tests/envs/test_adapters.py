@@ -31,7 +31,7 @@ def same(ours, theirs):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours, theirs)
 
 
-@pytest.mark.parametrize("prefix", ["gymnax", "brax", "box2d"])
+@pytest.mark.parametrize("prefix", ["gymnax", "brax", "box2d", "envpool"])
 def test_without_the_package_it_says_what_to_install(monkeypatch, prefix):
     monkeypatch.setitem(sys.modules, stormpg.envs.ADAPTERS[prefix][1], None)
     with pytest.raises(InputError, match=rf"pip install 'stormpg\[{prefix}\]'"):

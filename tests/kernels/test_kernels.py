@@ -1,4 +1,4 @@
-"""The fused kernels give the same numbers as the reference implementation. They are compiled on a GPU, else interpreted."""
+"""The fused kernels give the same numbers as plain JAX. Those for a GPU are compiled on a GPU, else interpreted."""
 
 import jax
 import jax.numpy as jnp
@@ -8,16 +8,20 @@ import pytest
 from stormpg import kernels
 from stormpg.envs import make
 from stormpg.errors import StormpgWarning
-from stormpg.kernels import gpu
+from stormpg.kernels import cpu, gpu, libraries
 from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.policies.constructors import policy_for
 from stormpg.pytrees import stack, traceable
 from stormpg.sampling.rollouts import noise_of, rollout
 from stormpg.scores import log_probs, score_sum
-from stormpg.trajectories import RUNS, Trajectories
+from stormpg.trajectories import RUNS
 from stormpg.windows import summed_ratios
 
-INTERPRET = jax.default_backend() == "cpu"
+ON_A_CPU = jax.default_backend() == "cpu"
+COMPILED = pytest.param(
+    cpu, marks=pytest.mark.skipif(not (ON_A_CPU and libraries.compiler()), reason="needs a CPU and a C compiler")
+)
+MODULES = pytest.mark.parametrize("module", [gpu, COMPILED], ids=["gpu", "cpu"])
 CASES = [
     ("cartpole-continuous", {}, 60),
     ("cartpole-continuous", {"learn_sigma": True, "hidden": (20,)}, 60),
@@ -30,6 +34,14 @@ CASES = [
 ]
 
 
+def kernel(module, name, **settings):
+    """A kernel without what it keeps."""
+    if module is gpu:
+        settings["interpret"] = ON_A_CPU
+    function = getattr(module, name)
+    return lambda *arguments: function(*arguments, **settings)[0]
+
+
 @pytest.fixture(autouse=True)
 def single_precision():
     with jax.enable_x64(False):
@@ -37,8 +49,9 @@ def single_precision():
 
 
 @pytest.mark.slow
+@MODULES
 @pytest.mark.parametrize(("name", "shape", "horizon"), CASES)
-def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
+def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
     env, n = make(name), 5  # not a power of two: some lanes are empty
     policy = policy_for(env, **shape)
     key = jax.random.key(1)
@@ -48,7 +61,7 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
     def by_kernels(params):
         keys = jax.random.split(key, (n, 3))
         start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-        return gpu.rollout(policy, params, start, noise, env=env, horizon=horizon, interpret=INTERPRET)[0]
+        return kernel(module, "rollout", env=env, horizon=horizon)(policy, params, start, noise)
 
     with jax.default_matmul_precision("highest"):
         plain = jax.jit(lambda params: rollout(env, policy, params, key, n, horizon))(params)
@@ -64,8 +77,8 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, monkeypatch):
 
         @jax.jit
         def both(params, batch, coefficient):
-            ours = gpu.log_probs(policy, params, batch, interpret=INTERPRET)[0], log_probs(policy, params, batch)
-            sums = gpu.score_sum(policy, params, batch, coefficient, interpret=INTERPRET)[0]
+            ours = kernel(module, "log_probs")(policy, params, batch), log_probs(policy, params, batch)
+            sums = kernel(module, "score_sum")(policy, params, batch, coefficient)
             return ours, (sums, score_sum(policy, params, batch, coefficient))
 
         probabilities, (ours, theirs) = both(other, batch, coefficient)
@@ -82,8 +95,11 @@ def test_some_episodes_ended_in_these_tests():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("programs", [gpu.PROGRAMS, 3, 1])  # with 1, 2 and all 3 trajectories in each program
-def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "programs"),
+    [(gpu, gpu.PROGRAMS), (gpu, 3), (gpu, 1), pytest.param(cpu, 1, marks=COMPILED.marks)],  # 1, 2 or 3 trajectories a program
+)
+def test_kernels_map_over_runs_with_settings_of_their_own(module, programs, monkeypatch):
     monkeypatch.setattr(gpu, "PROGRAMS", programs)
     env, n, horizon = make("cartpole-continuous"), 3, 8
     policies = stack([traceable(policy_for(env, sigma=sigma)) for sigma in (0.5, 2.0)])
@@ -92,9 +108,9 @@ def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch)
 
     def by_kernels(policy, params, keys):
         start, noise = jax.vmap(env.reset)(keys[:, 0]), noise_of(policy, keys[:, 1], horizon)
-        batch = gpu.rollout(policy, params, start, noise, env=env, horizon=horizon, interpret=INTERPRET)[0]
-        log_prob = gpu.log_probs(policy, params, batch, interpret=INTERPRET)[0]
-        return batch, log_prob, gpu.score_sum(policy, params, batch, batch.reward, interpret=INTERPRET)[0]
+        batch = kernel(module, "rollout", env=env, horizon=horizon)(policy, params, start, noise)
+        log_prob = kernel(module, "log_probs")(policy, params, batch)
+        return batch, log_prob, kernel(module, "score_sum")(policy, params, batch, batch.reward)
 
     batch, log_prob, score = jax.jit(jax.vmap(by_kernels, axis_name=RUNS))(policies, params, keys)
     np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-4)  # of the policy that acted
@@ -106,13 +122,14 @@ def test_kernels_map_over_runs_with_settings_of_their_own(programs, monkeypatch)
 
 
 @pytest.mark.slow
-def test_coefficients_of_padded_steps_are_left_out():
+@MODULES
+def test_coefficients_of_padded_steps_are_left_out(module):
     env = make("cartpole-continuous")
     policy = policy_for(env)
     params = policy.init(jax.random.key(3))
     batch = rollout(env, policy, params, jax.random.key(1), 5, 60)
-    ours = gpu.score_sum(policy, params, batch, jnp.ones_like(batch.mask), interpret=INTERPRET)[0]
-    theirs = gpu.score_sum(policy, params, batch, batch.mask, interpret=INTERPRET)[0]
+    ours = kernel(module, "score_sum")(policy, params, batch, jnp.ones_like(batch.mask))
+    theirs = kernel(module, "score_sum")(policy, params, batch, batch.mask)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
 
 
@@ -124,10 +141,11 @@ def test_the_ratios_of_a_window_go_through_the_kernel(monkeypatch):
     first = jax.tree.map(lambda x: x[0], params)
     batch = rollout(env, policy, first, jax.random.key(1), n, horizon)
     of_all = jax.vmap(lambda one: summed_ratios(policy, one, batch))
+    monkeypatch.setenv("STORMPG_FUSED", "0")
     plain = of_all(params)
     real, used = gpu.log_probs, []
-    monkeypatch.setattr(kernels, "applies", lambda policy, params: True)
-    monkeypatch.setattr(gpu, "log_probs", lambda *arguments: used.append(True) or real(*arguments, INTERPRET))
+    monkeypatch.setattr(kernels, "of", lambda policy, params: gpu)
+    monkeypatch.setattr(gpu, "log_probs", lambda *batch, keep: used.append(True) or real(*batch, interpret=ON_A_CPU))
     np.testing.assert_allclose(of_all(params), plain, rtol=1e-4, atol=1e-4)
     assert used
 
@@ -160,9 +178,10 @@ def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
     params = policy.init(jax.random.key(0))
     plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
     real, tried = gpu.rollout, []
-    monkeypatch.setattr(kernels, "applies", lambda policy, params: True)
+    monkeypatch.setattr(kernels, "of", lambda policy, params: gpu)
+    monkeypatch.setattr(kernels, "platform", lambda: "gpu")
     monkeypatch.setattr(kernels, "_told", set())
-    monkeypatch.setattr(gpu, "rollout", lambda *arguments: tried.append(True) or real(*arguments))
+    monkeypatch.setattr(gpu, "rollout", lambda *start, **settings: tried.append(True) or real(*start, **settings))
     with pytest.warns(StormpgWarning, match="the environment lqr does not fit: a result depends on a random key"):
         again = rollout(env, policy, params, jax.random.key(1), 2, 4)
     assert tried
@@ -204,13 +223,16 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
     policy = policy_for(make("cartpole-continuous"), hidden=hidden)
     params = policy.init(jax.random.key(0))
     on_a_gpu(monkeypatch)
-    assert kernels.applies(policy, params)
-    with kernels.plain():
-        assert not kernels.applies(policy, params)
+    assert kernels.of(policy, params) is gpu
     with jax.default_device(jax.devices("cpu")[0]):
-        assert not kernels.applies(policy, params)
+        assert kernels.of(policy, params) is (cpu if libraries.compiler() else None)
+        with monkeypatch.context() as without:
+            without.setattr(libraries, "compiler", lambda: None)
+            assert kernels.of(policy, params) is None
+        with jax.enable_x64(True):
+            assert kernels.of(policy, params) is None
     monkeypatch.setenv("STORMPG_FUSED", "0")
-    assert not kernels.applies(policy, params)
+    assert kernels.of(policy, params) is None
 
 
 @pytest.mark.parametrize(
@@ -223,14 +245,14 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
 def test_the_reason_for_the_plain_way_is_given_once(hidden, reason, monkeypatch):
     policy = policy_for(make("cartpole-continuous"), hidden=hidden)
     params = policy.init(jax.random.key(0))
-    assert not kernels.applies(policy, params)  # on a CPU: without a warning
+    assert kernels.of(policy, params) is None  # on a CPU: without a warning
     on_a_gpu(monkeypatch)
     with monkeypatch.context() as silent:
         silent.setenv("STORMPG_FUSED", "0")
-        assert not kernels.applies(policy, params)
+        assert kernels.of(policy, params) is None
     with pytest.warns(StormpgWarning, match=reason):
-        assert not kernels.applies(policy, params)
-    assert not kernels.applies(policy, params)  # a second warning would fail the test
+        assert kernels.of(policy, params) is None
+    assert kernels.of(policy, params) is None  # a second warning would fail the test
 
 
 def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
@@ -238,8 +260,8 @@ def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
     env = make("cartpole-continuous")
     for policy, reason in ((policy_for(make("chain")), "LookupTable"), (policy_for(env, normalise=True), "the policy is ")):
         with pytest.warns(StormpgWarning, match=reason):
-            assert not kernels.applies(policy, policy.init(jax.random.key(0)))
+            assert kernels.of(policy, policy.init(jax.random.key(0))) is None
     policy = policy_for(env)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), policy.init(jax.random.key(0)))
     with pytest.warns(StormpgWarning, match="not float32"):
-        assert not kernels.applies(policy, params)
+        assert kernels.of(policy, params) is None

@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from stormpg.bench import built_in, growth, learning, libraries, limit, speeds, waits, windows
+from stormpg.bench import built_in, growth, learning, libraries, limit, outside, speeds, waits, windows
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
-SPEED = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "window")
+SPEED = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "window", "outside")
 TABLES = (*SPEED, "built-in", "learning")  # the last two are about what is learned; the last takes hours
 QUICK = ("limit", "peers", "sweep", "waits", "training")
 
@@ -53,6 +53,7 @@ def bench(
             "waits": lambda: waits.waits(quick, 1 if quick else 3, tell),
             "growth": lambda: growth.growth(quick, 3, tell),
             "memory": lambda: growth.memory(quick, tell),
+            "outside": lambda: outside.outside(root, quick, 2 if quick else 3, tell),
             "window": lambda: windows.window(rounds, tell),
             "built-in": lambda: built_in.built_in(tell),
             "learning": lambda: learning.learning(root, out, tell, measure=measure),

@@ -60,6 +60,7 @@ def doctor_command(as_json: Json = False) -> None:
         "optuna": "tune",
         "box2d": "stormpg[box2d]: rllab's physics engine",
         "brax": "stormpg[brax]: environments",
+        "envpool": "stormpg[envpool]: environments",
         "equinox": "networks of your own as modules",
         "gymnax": "stormpg[gymnax]: environments",
         "imageio-ffmpeg": "stormpg[video]: films as MP4",

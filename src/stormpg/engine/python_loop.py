@@ -75,6 +75,7 @@ class PythonLoop:
         self.sizes: dict[bool, tuple[int, ...]] = {}  # of the batches of an iteration, by whether it is large
         self.sampler = Sampler(env, horizon) if workers is None else RaySampler(env, horizon, workers)
         self.forecast = Forecast(env.name, runs)
+        self.left: tuple[Any, Any] = (None, None)  # the states after the last chunk, and the run that they are the block of
         self.sampler.stop = stop
 
     @staticmethod
@@ -93,11 +94,12 @@ class PythonLoop:
         state, rows = begin(Setup(self.env, self.horizon, policy, algorithm), seed), None
         if algorithm.schedule.first:
             state, rows = self.follow(algorithm.schedule.first, policy, algorithm, state, budget)
-        return jax.tree.map(lambda x: x[None], state), rows
+        return as_block(state), rows
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
         """One unit. A run may pause after any of them."""
-        policy, algorithm, state = first_of((policy, algorithm, states))
+        known, run = self.left
+        policy, algorithm, state = run if known is states else first_of((policy, algorithm, states))
 
         def going() -> bool:
             return bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
@@ -105,7 +107,9 @@ class PythonLoop:
         if not going():
             return Chunk(0, states, None, False)
         state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
-        states, rows = jax.tree.map(lambda x: x[None], (state, rows))
+        rows = jax.tree.map(lambda x: x[None], rows)
+        states = as_block(state)
+        self.left = states, (policy, algorithm, state)
         return Chunk(int(rows is not None), states, rows, going())
 
     def follow(
@@ -145,6 +149,14 @@ class PythonLoop:
         self.sampler.close()
 
 
+@jax.jit  # one call, instead of one for each leaf
 def first_of(tree: Any) -> Any:
     """The only run of a block."""
     return jax.tree.map(lambda x: x[0], tree)
+
+
+@jax.jit
+def as_block(state: State) -> State:
+    """A block of one run."""
+    alone: State = jax.tree.map(lambda x: x[None], state)
+    return alone

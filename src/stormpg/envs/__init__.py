@@ -25,6 +25,7 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
 
 ADAPTERS = {  # prefix: the adapter module, the package it needs, and the extra that installs the package
     "gym": ("stormpg.envs.gym", "gymnasium", "gym"),
+    "envpool": ("stormpg.envs.envpool", "envpool", "envpool"),
     "box2d": ("stormpg.envs.box2d", "Box2D", "box2d"),
     "gymnax": ("stormpg.envs.gymnax", "gymnax", "gymnax"),
     "brax": ("stormpg.envs.brax", "brax", "brax"),

@@ -92,11 +92,14 @@ def unflatten(space: Any, actions: np.ndarray) -> np.ndarray:
     return (shaped + getattr(space, "start", 0)).astype(space.dtype)
 
 
+def shaped(space: Any, actions: np.ndarray) -> np.ndarray:
+    """Return a batch of actions, already within their bounds, as the environment takes them. This runs at every step."""
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return actions.reshape(-1, *space.shape).astype(space.dtype, copy=False)
+    counted: np.ndarray = actions.reshape(-1, *space.shape) + space.start
+    return counted.astype(space.dtype, copy=False)
+
+
 def unflatten_one(space: Any, action: Any) -> Any:
-    """Return one action as the environment takes it. It is already within its bounds; this runs at every step."""
-    if isinstance(space, spaces.Discrete):
-        return int(action) + int(space.start)
-    shaped = np.asarray(action).reshape(space.shape)
-    if isinstance(space, spaces.MultiDiscrete):
-        shaped = shaped + space.start
-    return shaped.astype(space.dtype, copy=False)
+    """Return one action, already within its bounds, as the environment takes it."""
+    return shaped(space, np.asarray(action)[None])[0]

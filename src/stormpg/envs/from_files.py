@@ -10,7 +10,7 @@ from stormpg.files.reading import conforms
 
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # not a path, and not module:name
 # The largest whole number that a setting may be, by the prefix of the environment.
-LARGEST = {"": 1000, "gym": 10**6, "box2d": 10**6, "gymnax": 10**4, "brax": 10**4}
+LARGEST = {"": 1000, "gym": 10**6, "envpool": 10**6, "box2d": 10**6, "gymnax": 10**4, "brax": 10**4}
 FETCHING = ("gymnax:MNISTBandit-bsuite",)  # these download data when they are made
 WINDOWS = ("human",)  # values of render_mode that open a window
 

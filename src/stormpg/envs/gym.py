@@ -19,7 +19,7 @@ from gymnasium.wrappers import TimeLimit
 
 from stormpg.envs.base import OWN, OutsideEnvironment
 from stormpg.envs.flattening import flat_actions, flatten, seen_space, taken_space, unflatten
-from stormpg.envs.slots import OneEpisode, Patient, name_of
+from stormpg.envs.slots import InTurn, OneEpisode, Patient, name_of
 from stormpg.errors import InputError, nearest, tell
 
 NO_LIMIT = 1000  # the horizon of an environment without a time limit
@@ -75,17 +75,16 @@ def from_factory(
         raise InputError(f"{name} made a {type(one).__name__}; expected a function that makes a Gymnasium environment.")
 
     def open_slots(n: int) -> Any:
-        build = [lambda: OneEpisode(factory())] * n
         if asynchronous or timeout is not None:
-            return Patient(build, timeout)
-        slots = gymnasium.vector.SyncVectorEnv(build, copy=False)
+            return Patient([lambda: OneEpisode(factory())] * n, timeout)
+        slots = InTurn([OneEpisode(factory()) for _ in range(n)])
         if len({id(slot.unwrapped) for slot in slots.envs}) < n:
             raise InputError(
                 f"{name} returns the same environment every time: give the environment, or a function that makes a new one."
             )
         return slots
 
-    described = _describe(name, one.observation_space, one.action_space, open_slots, time_limit(one), settings, factory)
+    described = describe(name, one.observation_space, one.action_space, open_slots, time_limit(one), settings, factory)
     one.close()
     return described
 
@@ -124,7 +123,7 @@ def from_instance(env: gymnasium.Env) -> OutsideEnvironment:
                 f"{name_of(env)} is one environment: its episodes are played one after the other; give a function that makes "
                 "environments to play several at a time."
             )
-        return gymnasium.vector.SyncVectorEnv([lambda: one], copy=False)
+        return InTurn([one])
 
     def frames(render_mode: str) -> gymnasium.Env:
         if env.render_mode != render_mode:
@@ -135,7 +134,7 @@ def from_instance(env: gymnasium.Env) -> OutsideEnvironment:
         return kept
 
     limit = time_limit(env)
-    return _describe(name, env.observation_space, env.action_space, open_slots, limit, None, frames, copies=False)
+    return describe(name, env.observation_space, env.action_space, open_slots, limit, None, frames, copies=False)
 
 
 def from_vector(vector: Any) -> OutsideEnvironment:
@@ -150,7 +149,7 @@ def from_vector(vector: Any) -> OutsideEnvironment:
     spec = first.unwrapped.spec if vector.spec is None and first is not None else vector.spec
     limit = time_limit(first) if first is not None else (spec.max_episode_steps if spec else None) or NO_LIMIT
     name = f"{OWN}:{spec.id if spec else type(vector.unwrapped).__name__}"
-    return _describe(name, observations, actions, lambda n: _Lent(vector), limit, None, None, copies=False)
+    return describe(name, observations, actions, lambda n: _Lent(vector), limit, None, None, copies=False)
 
 
 class _Lent:
@@ -183,7 +182,7 @@ class _Lent:
     def close(self) -> None: ...
 
 
-def _describe(
+def describe(
     name: str,
     observations: spaces.Space[Any],
     actions: spaces.Space[Any],

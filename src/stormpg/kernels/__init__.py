@@ -48,11 +48,13 @@ def enabled() -> bool:
     """Whether there are kernels for this platform. On a CPU they need a compiler."""
     if os.environ.get("STORMPG_FUSED") == "0" or platform() not in MODULES:
         return False
-    return platform() != "cpu" or (libraries.compiler() is not None and not jax.config.jax_enable_x64)
+    return platform() != "cpu" or (libraries.compiler() is not None and jnp.result_type(float) == jnp.float32)
 
 
-def instead(name: str, plain: Callable[..., T], policy: Any, params: Tree, *arguments: Any, **static: Any) -> tuple[T, Array | None]:
-    """`plain(policy, params, *arguments)`, computed by the kernel `name` if it can be, and what the kernel keeps (`activations`).
+def instead(
+    name: str, plain: Callable[..., T], policy: Any, params: Tree, *arguments: Any, **static: Any
+) -> tuple[T, Array | None]:
+    """`plain(policy, params, *arguments)`, by the kernel `name` if possible, and the activations that the kernel keeps.
 
     `static`: more arguments for the kernel. A kernel cannot be differentiated: its derivatives are those of `plain`.
     """

@@ -1,8 +1,8 @@
 """The activations of forward passes, kept for the backward passes over the same steps.
 
-A rollout and the log-probabilities of a batch compute the activations of the hidden layer, and a sum of scores needs them again.
-They belong to one pair of parameters and trajectories, of which this module knows the objects, not the numbers: trajectories
-that were changed in any way are other objects, and their activations are computed again.
+A rollout and the log-probabilities of a batch compute the activations of the hidden layer, and a sum of scores needs them
+again. They belong to one pair of parameters and trajectories, of which this module knows the objects, not the numbers:
+trajectories that were changed in any way are other objects, and their activations are computed again.
 """
 
 import functools
@@ -38,5 +38,5 @@ def keep(params: Tree, trajectories: Trajectories, activations: Array | None) ->
 def recall(params: Tree, trajectories: Trajectories) -> Array | None:
     """The activations that were kept."""
     here, there = _of(params, trajectories)
-    first, second, activations = _kept.get((id(here), id(there)), (None, None, None))
-    return activations if first is not None and first() is here and second() is there else None
+    found = _kept.get((id(here), id(there)))
+    return found[2] if found is not None and found[0]() is here and found[1]() is there else None

@@ -1,7 +1,7 @@
 """A function of scalars as C: the operations of a traced function, one C statement each, in a loop over lanes.
 
-`scalar_code.on_lanes` turns the function of an environment or of a policy into operations on vectors of lanes. Here each of them
-becomes an operation on one number, and the compiler turns the loop over lanes into vector instructions.
+`scalar_code.on_lanes` turns the function of an environment or of a policy into operations on vectors of lanes. Here each of
+them becomes an operation on one number, and the compiler turns the loop over lanes into vector instructions.
 """
 
 import itertools
@@ -16,23 +16,24 @@ from stormpg.kernels.scalar_code import CALLS, Unfit
 
 TYPES = {"float32": "float", "int32": "int", "uint32": "unsigned", "bool": "int"}  # all of 4 bytes, so that lanes are vectors
 
-LARGER = "({0} > {1} || {0} != {0}) ? {0} : {1}"  # a NaN stays one
-SMALLER = "({0} < {1} || {0} != {0}) ? {0} : {1}"
+INFIX = {
+    **{"add": "+", "add_any": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"},
+    **{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
+}
+OF_MATH_H = ("ceil", "cos", "exp", "exp2", "expm1", "floor", "log", "log1p", "sin", "sqrt", "tan", "tanh")
 
 # The C expression of each operation, for its operands {0}, {1} ...
 FORMS = {
-    **{name: f"{{0}} {sign} {{1}}" for name, sign in (("add", "+"), ("add_any", "+"), ("sub", "-"), ("mul", "*"), ("div", "/"))},
-    **{name: f"{{0}} {sign} {{1}}" for name, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))},
-    **{name: f"{{0}} {sign} {{1}}" for name, sign in (("and", "&"), ("or", "|"), ("xor", "^"))},
-    **{name: f"{name}f({{0}})" for name in ("ceil", "cos", "exp", "exp2", "expm1", "floor", "log", "log1p", "sin", "sqrt", "tan", "tanh")},
+    **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
+    **{name: f"{name}f({{0}})" for name in OF_MATH_H},
     "abs": "fabsf({0})",
     "atan2": "atan2f({0}, {1})",
     "clamp": "{1} < {0} ? {0} : {1} > {2} ? {2} : {1}",
     "copy": "{0}",
     "is_finite": "isfinite({0})",
     "logistic": "1.0f / (1.0f + expf(-{0}))",
-    "max": LARGER,
-    "min": SMALLER,
+    "max": "({0} > {1} || {0} != {0}) ? {0} : {1}",  # a NaN stays one
+    "min": "({0} < {1} || {0} != {0}) ? {0} : {1}",
     "neg": "-{0}",
     "pow": "powf({0}, {1})",
     "rem": "fmodf({0}, {1})",
@@ -42,8 +43,13 @@ FORMS = {
     "square": "{0} * {0}",
     "stop_gradient": "{0}",
 }
-# Of integers, where it is different
-WHOLE = {"abs": "abs({0})", "rem": "{0} % {1}", "sign": "({0} > 0) - ({0} < 0)", "max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}
+WHOLE = {  # of integers, where it is different
+    "abs": "abs({0})",
+    "max": "{0} > {1} ? {0} : {1}",
+    "min": "{0} < {1} ? {0} : {1}",
+    "rem": "{0} % {1}",
+    "sign": "({0} > 0) - ({0} < 0)",
+}
 
 
 def c_type(aval: Any) -> str:
@@ -160,9 +166,14 @@ def c_function(name: str, run: Callable[..., Any], fixed: int, dtypes: Sequence[
     outputs = writer.run(traced.jaxpr, traced.consts, inputs)
     for number, (atom, value) in enumerate(zip(traced.jaxpr.outvars, outputs, strict=True)):
         writer.lines.append(f"out[{number}][lane] = {value if c_type(atom.aval) == 'float' else f'as_bits({value})'};")
-    body = "\n".join(f"        {line}" for line in writer.lines)
-    return (
-        f"static inline void {name}(const float *restrict fixed, float (*restrict in)[LANES], float (*restrict out)[LANES], "
-        f"int many) {{\n    for (int first = 0; first < many; first += GROUP)\n    for (int lane = first; lane < first + GROUP; lane++) {{\n"
-        f"{body}\n    }}\n}}\n"
-    )
+    body = "\n".join(writer.lines)
+    return f"""
+static inline void {name}(
+    const float *restrict fixed, float (*restrict in)[LANES], float (*restrict out)[LANES], int many
+) {{
+for (int first = 0; first < many; first += GROUP)
+for (int lane = first; lane < first + GROUP; lane++) {{
+{body}
+}}
+}}
+"""

@@ -99,7 +99,13 @@ def operands(policy: Any, params: Tree) -> tuple[Array, ...]:
 def call(source: str, function: str, shapes: Any, *arrays: Array) -> Any:
     """Call a handler. `jax.vmap` gives it one more leading axis."""
     name = libraries.target(source, function)
-    return jax.ffi.ffi_call(name, shapes, vmap_method="expand_dims")(*arrays)
+    handler: Callable[..., Any] = jax.ffi.ffi_call(name, shapes, vmap_method="expand_dims")
+    return handler(*arrays)
+
+
+def bits_of(x: Array) -> Array:
+    """Return integers and truth values as floats with the same bits."""
+    return x if x.dtype == jnp.float32 else jax.lax.bitcast_convert_type(x.astype(jnp.int32), jnp.float32)
 
 
 def number(*shape: int) -> jax.ShapeDtypeStruct:
@@ -132,9 +138,7 @@ def to_keep(given: tuple[Array, ...], n: int, horizon: int, keep: bool) -> list[
     return [number(n, horizon, width)] if keep and n * horizon * width <= activations.MOST else []
 
 
-def log_probs(
-    policy: Any, params: Tree, trajectories: Trajectories, *, keep: bool = False
-) -> tuple[Array, Array | None]:
+def log_probs(policy: Any, params: Tree, trajectories: Trajectories, *, keep: bool = False) -> tuple[Array, Array | None]:
     """Return log π_ξ(a_h|s_h), [n, H], 0 on padded steps, and the activations."""
     n, horizon = trajectories.mask.shape
     given, source = operands(policy, params), of_a_batch(policy, params, trajectories)
@@ -153,7 +157,8 @@ def score_sum(
     extra = len(types(others))
     shapes = number(inputs + 1 + outputs, width), number(outputs + extra)
     source = of_a_batch(policy, params, trajectories)
-    wide, narrow = call(source, "score_sum_of_rows", shapes, *given, *read_batch(trajectories), coefficient, *([] if kept is None else [kept]))
+    more = [] if kept is None else [kept]
+    wide, narrow = call(source, "score_sum_of_rows", shapes, *given, *read_batch(trajectories), coefficient, *more)
     left = iter(narrow[outputs:])
     extra_gradient = jax.tree.map(lambda leaf: jnp.stack([next(left) for _ in range(leaf.size)]).reshape(leaf.shape), others)
     return {**extra_gradient, name: unpacked(layers, wide, narrow[:outputs])}, None
@@ -169,7 +174,7 @@ def running_sums(x: Array, backward: bool) -> Array:
 @functools.lru_cache(maxsize=64)
 def _of_a_rollout(step: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> str:
     """The source of ROLLOUT for an environment's step and for these shapes."""
-    policy, params, draw, action, state, seen = jax.tree.unflatten(structure, leaves)
+    policy, params, draw, action, state = jax.tree.unflatten(structure, leaves)
     made = Source(policy, params, action)
     key = jax.eval_shape(jax.random.key, 0)
     advance = c_function("env_step", on_lanes(step, key, state, action), 0, types(state, action))
@@ -193,11 +198,10 @@ def rollout(
 
     draw = jax.ShapeDtypeStruct(noise.shape[2:], noise.dtype)
     action = jax.eval_shape(policy.act, params, each(first), draw)
-    shapes = (*shapes_of((policy, params)), draw, action, jax.tree.map(each, state), each(first))
+    shapes = (*shapes_of((policy, params)), draw, action, jax.tree.map(each, state))
     leaves, structure = jax.tree.flatten(shapes)
     source = _of_a_rollout(env.step, structure, tuple(leaves))
-    fields = [x if x.dtype == jnp.float32 else jax.lax.bitcast_convert_type(x.astype(jnp.int32), jnp.float32) for x in jax.tree.leaves(state)]
-    packed = jnp.concatenate([x.reshape(n, -1) for x in fields], axis=1)
+    packed = jnp.concatenate([bits_of(x).reshape(n, -1) for x in jax.tree.leaves(state)], axis=1)
     moves = int(np.prod(action.shape))
     given = operands(policy, params)
     shapes = (

@@ -69,7 +69,14 @@ def call(kernel: Callable[..., None], programs: int, out_shape: Any, interpret: 
 
 
 def rollout(
-    policy: Any, params: Tree, start: tuple[Tree, Array], noise: Array, *, env: Any, horizon: int, keep: bool = False,
+    policy: Any,
+    params: Tree,
+    start: tuple[Tree, Array],
+    noise: Array,
+    *,
+    env: Any,
+    horizon: int,
+    keep: bool = False,
     interpret: bool = False,
 ) -> tuple[Trajectories, None]:
     """Return n trajectories from `start`. These kernels keep nothing."""

@@ -21,10 +21,13 @@ import jax.ffi
 from stormpg.kernels.scalar_code import Unfit
 from stormpg.machine.xla import cache_folder
 
-# No -ffast-math: a NaN has to stay one, and a sum has one order. -fno-builtin: GCC would join sin and cos of the same number into
-# a function that has no form for vectors.
-FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-builtin-sinf", "-fno-builtin-cosf")
-FLAGS = (*(flag for flag in FLAGS if "vector" not in flag or platform.machine() in ("x86_64", "AMD64")), "-fPIC", "-shared")
+# No -ffast-math: a NaN has to stay one, and a sum has one order. -fno-builtin: GCC would join sin and cos of the same number
+# into a function that has no form for vectors.
+FLAGS: tuple[str, ...] = (
+    *("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    *("-fno-builtin-sinf", "-fno-builtin-cosf", "-fPIC", "-shared"),
+    *(("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()),
+)
 KEPT = 200  # libraries in the cache folder, of some 30 kB each
 
 PREFIX = "stormpg_"  # of the names of all targets
@@ -51,7 +54,8 @@ def machine() -> str:
     """All that a compiled library depends on, besides its source: compiler, processor, JAX."""
     version = subprocess.run([compiler() or "", "--version"], capture_output=True, text=True, check=False).stdout
     processor = Path("/proc/cpuinfo")
-    features = [line for line in processor.read_text().splitlines() if line.startswith("flags")][:1] if processor.exists() else []
+    lines = processor.read_text().splitlines() if processor.exists() else []
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return repr((version, FLAGS, platform.machine(), features, jax.__version__))
 
 

@@ -161,7 +161,7 @@ def outside_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     settings = {name: value for name, value in settings.items() if value is not None and value is not False}
     if settings and not str(given["env"]).startswith(("gym:", "box2d:")):
         raise InputError(
-            f"{given['env']} runs inside JAX; --async-envs and --env-timeout are only for gym: and box2d: environments."
+            f"--async-envs and --env-timeout are only for gym: and box2d: environments: leave them out for {given['env']}."
         )
     if "timeout" in settings and not settings["timeout"] > 0:
         raise InputError(f"env_timeout is {settings['timeout']}; expected a number of seconds above 0.")

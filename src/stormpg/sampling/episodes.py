@@ -9,6 +9,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, cast
 
 import jax
@@ -86,7 +87,8 @@ class Sampler:
         parts: list[Any] = []
         for first in range(0, n, count):
             mine = np.minimum(np.arange(first, first + count), n - 1)
-            act = lambda h, seen, mine=mine: acting.mode(seen) if deterministic else acting.act(seen, noise[mine, h])
+            own = noise[mine]
+            act = lambda h, seen, own=own: acting.mode(seen) if deterministic else acting.act(seen, own[:, h])
             wanted = [int(seed) if first + i < n else None for i, seed in enumerate(seeds[mine])]  # the remaining slots wait
             parts.append(self.episodes(slots, wanted, act))
         joined: Trajectories = jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
@@ -95,33 +97,38 @@ class Sampler:
     def episodes(self, slots: VectorEnv, seeds: list[int | None], act: Callable[[int, np.ndarray], np.ndarray]) -> Trajectories:
         """Play one episode in each slot that has a seed."""
         env, alive = self.env, np.array([seed is not None for seed in seeds])
-        record = blank_trajectories(env, len(seeds), self.horizon)
+        n = living = len(seeds)
+        low, high = env.low, env.high
+        # Time steps come first while the episodes are played: each is then written as one piece.
+        record = blank_trajectories(env, self.horizon, n)
         observations, actions, rewards, mask, _ = cast(tuple[np.ndarray, ...], record)
         try:
             seen, _ = slots.reset(seed=seeds)
-            self.check(0, seen, np.zeros(len(seeds)), alive, seeds)
+            self.check(0, seen, np.zeros(n), alive, seeds)
             seen = seen if alive.all() else np.where(alive[:, None], seen, 0.0)
             for h in range(self.horizon):
                 if self.stop:
                     raise Halted("the batch was abandoned")
                 action = act(h, seen)
-                observations[:, h], actions[:, h], mask[:, h] = seen, action, alive
-                sent = action if env.low is None else np.clip(action, env.low, env.high)
+                observations[h], actions[h], mask[h] = seen, action, alive
+                sent = action if low is None or high is None else np.minimum(np.maximum(action, low), high)
                 seen, reward, terminated, truncated, _ = slots.step(sent)
-                if not (np.isfinite(reward).all() and np.isfinite(seen).all()):
+                # A sum of squares is not finite if one number is not, and faster than a test of each.
+                if not (isfinite(np.vdot(reward, reward)) and isfinite(np.vdot(seen, seen))):
                     self.check(h + 1, seen, reward, alive, seeds)
-                rewards[:, h] = np.where(alive, reward, 0.0)
-                alive &= ~(terminated | truncated)
-                if not alive.any():
+                rewards[h] = reward if living == n else np.where(alive, reward, 0.0)
+                alive = alive & ~(terminated | truncated)
+                living = int(np.count_nonzero(alive))
+                if living == 0:
                     break
-                if not alive.all():  # after its end a slot may return anything: keep its last observation, which is finite
-                    seen = np.where(alive[:, None], seen, observations[:, h])
+                if living < n:  # after its end a slot may return anything: keep its last observation, which is finite
+                    seen = np.where(alive[:, None], seen, observations[h])
         except (EnvironmentFailure, Halted):
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".rstrip(": ")
             raise EnvironmentFailure(f"{env.name} failed in an episode of the seeds {seeds}: {reason}") from error
-        return record
+        return Trajectories(*(column.swapaxes(0, 1) for column in record))
 
     def check(self, step: int, seen: np.ndarray, reward: np.ndarray, alive: np.ndarray, seeds: list[int | None]) -> None:
         """Raise EnvironmentFailure if a running episode returned a number that is not finite."""

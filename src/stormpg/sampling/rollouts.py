@@ -14,9 +14,7 @@ from stormpg.pytrees import Tree, in_steps
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
 
-def rollout(
-    env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int, keep: bool = False
-) -> Trajectories:
+def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, horizon: int, keep: bool = False) -> Trajectories:
     """Sample n trajectories, see `sampling.rollout`. Nothing is computed once all episodes have ended.
 
     `keep`: a `score_sum` at these parameters follows.
