@@ -1,6 +1,7 @@
 """Fixtures and settings shared by all tests."""
 
 import contextlib
+import gc
 import itertools
 import os
 import re
@@ -24,6 +25,10 @@ if "XLA_FLAGS" not in os.environ:
 # All tests, workers and commands share a cache of compiled programs, including single operations; `make clean` removes it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Workers, commands, Ray's processes and notebooks share compiled modules too. Without them each takes a second longer to start:
+# packages are installed without them, and some machines forbid Python to write them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "modules"))
 # By default, Ray's processes run with low priority: tests that wait for them would be slowed down by all other tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
@@ -55,6 +60,10 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pat
 
     return folder_of
 
+
+# What is imported stays. Python would look through it for garbage again and again, while JAX traces programs.
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)
 
 TESTS = itertools.count(1)  # that this process has run
 
