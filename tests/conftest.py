@@ -36,7 +36,10 @@ import jax
 import pytest
 from filelock import FileLock
 
-from stormpg.studies import work_units
+from stormpg.family import cells
+from stormpg.machine import xla
+from stormpg.studies import work_units, workers, workspace
+from stormpg.tune import search
 from tests import small
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
@@ -73,8 +76,30 @@ def few_programs() -> Iterator[None]:
     """Drop compiled programs before their memory mappings reach the limit of Linux, 65,530: XLA then ends the process."""
     yield
     maps = Path("/proc/self/maps")
-    if next(TESTS) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
-        work_units.drop_programs()
+    if next(TESTS) % 5 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()
+
+
+# Tests with the same shapes share programs, which are small here.
+xla.KEPT = 32
+
+# Studies drop their compiled programs after each group of parts. All tests share them, to avoid tracing them again.
+DROPPERS = [
+    (module, name, getattr(module, name))
+    for module in (work_units, workspace, workers, cells, search)
+    for name in ("drop_programs", "give_memory_back")
+    if hasattr(module, name)
+]
+for module, name, _ in DROPPERS:
+    setattr(module, name, lambda: None)
+
+
+@pytest.fixture
+def programs_are_dropped(monkeypatch) -> None:
+    """For a test of the memory that a study takes."""
+    for module, name, function in DROPPERS:
+        monkeypatch.setattr(module, name, function)
 
 
 @contextlib.contextmanager
