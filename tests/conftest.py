@@ -1,6 +1,7 @@
 """Fixtures and settings shared by all tests."""
 
 import contextlib
+import functools
 import gc
 import itertools
 import os
@@ -76,13 +77,20 @@ def few_programs() -> Iterator[None]:
     """Drop compiled programs before their memory mappings reach the limit of Linux, 65,530: XLA then ends the process."""
     yield
     maps = Path("/proc/self/maps")
-    if next(TESTS) % 5 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+    if next(TESTS) % 4 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
         jax.clear_caches()
         gc.collect()
 
 
+# JAX makes an MLIR context for every program and keeps it: a third of the time of a small one, and gigabytes after a thousand.
+# Here all programs share one, which threads may use at the same time. Without this internal function, tests take longer.
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src.interpreters import mlir
+
+    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+
 # Tests with the same shapes share programs, which are small here.
-xla.KEPT = 32
+xla.KEPT = 16
 
 # Studies drop their compiled programs after each group of parts. All tests share them, to avoid tracing them again.
 DROPPERS = [

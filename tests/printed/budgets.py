@@ -12,7 +12,7 @@ from typing import Any
 import stormpg
 
 LIMITS: Mapping[str, Mapping[str, Any]] = {
-    "train": {"trajectories": 60, "steps": 400, "seeds": 8, "horizon": 5},
+    "train": {"trajectories": 60, "steps": 400, "seeds": 2, "horizon": 5},
     "learn": {"trajectories": 60, "steps": 400},
     "evaluate": {"episodes": 2},
     "compare": {"trajectories": 60, "seeds": 2, "horizon": 5},
