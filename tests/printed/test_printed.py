@@ -42,7 +42,12 @@ def own_algorithms():
 def few_shapes(monkeypatch) -> None:
     """`compare --tune` with one shape of each algorithm: each shape has its own program."""
     every = equal_tuning.space_for
-    monkeypatch.setattr(equal_tuning, "space_for", lambda *about: every(*about)._replace(shapes=every(*about).shapes[:1]))
+
+    def first(algorithm: str, points: int) -> equal_tuning.Space:
+        shapes, floats = every(algorithm, points)
+        return equal_tuning.Space(shapes[:1], floats)
+
+    monkeypatch.setattr(equal_tuning, "space_for", first)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def budgets(source: str) -> dict:
 
 def test_snippets_are_cut_wherever_the_budget_is_given():
     cut = cut_cell("stormpg.train('chain', 'pgt', 500, seeds=range(100, 130), eta=0.3)")
-    assert budgets(cut) == {2: 60, "seeds": range(100, 102), "eta": 0.3, "steps": 400, "horizon": 5}
+    assert budgets(cut) == {2: 60, "seeds": range(100, 108), "eta": 0.3, "steps": 400, "horizon": 5}
     assert budgets(cut_cell("stormpg.train('chain', 'pgt', trajectories=7, seeds=2)")) == {
         **{"trajectories": 7, "seeds": 2},
         **{"steps": 400, "horizon": 5},
