@@ -1,6 +1,8 @@
 """Fixtures and settings shared by all tests."""
 
 import contextlib
+import functools
+import gc
 import itertools
 import os
 import re
@@ -24,6 +26,10 @@ if "XLA_FLAGS" not in os.environ:
 # All tests, workers and commands share a cache of compiled programs, including single operations; `make clean` removes it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Workers, commands, Ray's processes and notebooks share compiled modules too. Without them each takes a second longer to start:
+# packages are installed without them, and some machines forbid Python to write them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "modules"))
 # By default, Ray's processes run with low priority: tests that wait for them would be slowed down by all other tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
@@ -31,7 +37,10 @@ import jax
 import pytest
 from filelock import FileLock
 
-from stormpg.studies import work_units
+from stormpg.family import cells
+from stormpg.machine import xla
+from stormpg.studies import work_units, workers, workspace
+from stormpg.tune import search
 from tests import small
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "reference"
@@ -56,6 +65,10 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pat
     return folder_of
 
 
+# What is imported stays. Python would look through it for garbage again and again, while JAX traces programs.
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)
+
 TESTS = itertools.count(1)  # that this process has run
 
 
@@ -64,8 +77,37 @@ def few_programs() -> Iterator[None]:
     """Drop compiled programs before their memory mappings reach the limit of Linux, 65,530: XLA then ends the process."""
     yield
     maps = Path("/proc/self/maps")
-    if next(TESTS) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
-        work_units.drop_programs()
+    if next(TESTS) % 4 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()
+        gc.collect()
+
+
+# JAX makes an MLIR context for every program and keeps it: a third of the time of a small one, and gigabytes after a thousand.
+# Here all programs share one, which threads may use at the same time. Without this internal function, tests take longer.
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src.interpreters import mlir
+
+    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+
+# Tests with the same shapes share programs, which are small here.
+xla.KEPT = 16
+
+# Studies drop their compiled programs after each group of parts. All tests share them, to avoid tracing them again.
+DROPPERS = [
+    (module, name, getattr(module, name))
+    for module in (work_units, workspace, workers, cells, search)
+    for name in ("drop_programs", "give_memory_back")
+    if hasattr(module, name)
+]
+for module, name, _ in DROPPERS:
+    setattr(module, name, lambda: None)
+
+
+@pytest.fixture
+def programs_are_dropped(monkeypatch) -> None:
+    """For a test of the memory that a study takes."""
+    for module, name, function in DROPPERS:
+        monkeypatch.setattr(module, name, function)
 
 
 @contextlib.contextmanager

@@ -38,9 +38,8 @@ def laboratory(patch: pytest.MonkeyPatch) -> None:
 
 def family(patch: pytest.MonkeyPatch) -> None:
     """`compare --suite family` with two configurations, in this process, which keeps its programs."""
-    from stormpg.family import cells, suite
+    from stormpg.family import suite
     from stormpg.studies import workers
 
     patch.setattr(suite, "INSIDE", suite.Size(2, 2, 1))
     patch.setattr(workers, "Processes", workers.ThisMachine)
-    patch.setattr(cells, "drop_programs", lambda: None)

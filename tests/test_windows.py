@@ -1,5 +1,7 @@
 """Windows of batches: unbiased over all batches, equal to plain loops, and the trackers over them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,9 +193,10 @@ def blended(share, batches=6):
     estimator, critic = estimators.gpomdp(0.9, from_now=True), estimators.gae(0.9, 0.8)
     tracker, (trajectories, params) = trackers.blend(4, critic, share), made[0]
     memory = tracker.init(params, blank_of(trajectories, 3))
-    for trajectories, params in made:
-        here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 3)
-        tracked = tracker.track(here, (Batch(trajectories, params),), memory)
+    here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimator, True, 3)
+    follow = jax.jit(lambda trajectories, memory: tracker.track(here, (Batch(trajectories, params),), memory))
+    for trajectories, _ in made:
+        tracked = follow(trajectories, memory)
         memory = tracked.memory
     return policy, params, memory.window, tracked, (critic, estimator)
 
@@ -230,16 +233,24 @@ def test_the_step_is_short_where_the_gradient_is_noise(float64):
     assert 0 < float(tracked.rate) <= 1
 
 
-def tracked_rewards(*rewards):
-    """The memory and the rate of a blend after batches with these rewards, [n, H] each."""
+@functools.cache
+def blend_of_rewards():
+    """A blend: its first memory, what it knows, and the next result for rewards [n, H]."""
     policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))
     taken, params = sampled(policy, 7, 0)
     taken = taken._replace(mask=jnp.ones_like(taken.mask))
     tracker = trackers.blend(4, estimators.gae(0.9, 0.8))
     memory = tracker.init(params, blank_of(taken, 3))
     here = Here(jax.random.key(0), jnp.asarray(0), params, policy, estimators.gpomdp(0.9, from_now=True), True, 3)
+    of = lambda reward, memory: tracker.track(here, (Batch(taken._replace(reward=reward), params),), memory)
+    return memory, here, jax.jit(of)
+
+
+def tracked_rewards(*rewards):
+    """The memory and the rate of a blend after batches with these rewards, [n, H] each."""
+    memory, here, follow = blend_of_rewards()
     for reward in rewards:
-        made = tracker.track(here, (Batch(taken._replace(reward=reward), params),), memory)
+        made = follow(reward, memory)
         memory = made.memory
     return made, here
 

@@ -11,9 +11,11 @@ from stormpg.cli import app
 from stormpg.errors import InputError
 from stormpg.family import authors, cells, claims, rows, scores, suite, summary, tasks
 from stormpg.family.cells import Cell, Runs, Size
+from stormpg.studies import workers
 from stormpg.studies.equal_tuning import FRESH_SEED, best_setting
 from stormpg.studies.workers import Processes
 from stormpg.studies.workspace import Workspace
+from tests import small
 
 LQR = next(task for task in tasks.TASKS if task.env == "lqr")._replace(trajectories=40)
 SMALL = Size(seeds=2, configurations=3, tuning_seeds=2)
@@ -149,12 +151,19 @@ def test_tolerance_is_the_share_near_the_best():
 
 
 @pytest.mark.slow
-def test_the_suite_in_small(tmp_path):
-    """It resumes, writes its report, and rebuilds it without training."""
+def test_the_suite_in_small(tmp_path, monkeypatch):
+    """It asks for processes, resumes, writes its report, and rebuilds it without training.
+
+    Its parts run in this process, which keeps its programs. The next test runs parts in processes.
+    """
+    asked = []
+    small.family(monkeypatch)
+    monkeypatch.setattr(workers, "Processes", lambda: asked.append(1) or workers.ThisMachine())
     arguments = ["compare", "cartpole", "--suite", "family", "--algorithms", "storm-pg,window-npg,page-pg"]
     arguments += ["--seeds", "2", "--trajectories", "50", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
+    assert asked
     output = " ".join(done.output.split())
     assert "page-pg learns faster" in output
     assert "Claims of the authors on cartpole" in output

@@ -12,7 +12,7 @@ from typing import Any
 import stormpg
 
 LIMITS: Mapping[str, Mapping[str, Any]] = {
-    "train": {"trajectories": 60, "steps": 400, "seeds": 8, "horizon": 5},
+    "train": {"trajectories": 60, "steps": 400, "seeds": 2, "horizon": 5},
     "learn": {"trajectories": 60, "steps": 400},
     "evaluate": {"episodes": 2},
     "compare": {"trajectories": 60, "seeds": 2, "horizon": 5},
@@ -22,6 +22,7 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {
     "theory all": {"size": "small"},
     "theory advise": {"pilot": 20},
 }
+IN_PYTHON: Mapping[str, Mapping[str, Any]] = {"train": {"seeds": 8}}  # instead: a snippet may take one of the seeds
 FUNCTIONS = {"train": stormpg.train, "learn": stormpg.Agent.learn, "evaluate": stormpg.Agent.evaluate}  # in Python
 SUITE = ("lqr", "storm-pg,window-npg")  # of a suite the quickest task, and if none are given, two algorithms
 
@@ -72,7 +73,7 @@ class _Cut(ast.NodeTransformer):
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         if name not in FUNCTIONS:
             return call
-        limits = LIMITS[name]
+        limits = {**LIMITS[name], **IN_PYTHON.get(name, {})}
         own = [p for p in inspect.signature(FUNCTIONS[name]).parameters if p != "self"]
         for place, (value, budget) in enumerate(zip(call.args, own, strict=False)):
             if budget in limits:

@@ -15,6 +15,7 @@ import pytest
 
 from stormpg import Environment, algorithms, testing
 from stormpg.cli.help import ORDER
+from stormpg.studies import equal_tuning
 from tests.printed import exceptions
 from tests.printed.budgets import cut_python, cut_words
 from tests.printed.text import COMMANDS, FENCE, FILE, PAGES, PYTHON, ROOT, TEXT, Printed, printed, text_of, words
@@ -38,7 +39,19 @@ def own_algorithms():
 
 
 @pytest.fixture
-def run_command(command, made_once, finished_study) -> Callable[[Sequence[str]], None]:
+def few_shapes(monkeypatch) -> None:
+    """`compare --tune` with one shape of each algorithm: each shape has its own program."""
+    every = equal_tuning.space_for
+
+    def first(algorithm: str, points: int) -> equal_tuning.Space:
+        shapes, floats = every(algorithm, points)
+        return equal_tuning.Space(shapes[:1], floats)
+
+    monkeypatch.setattr(equal_tuning, "space_for", first)
+
+
+@pytest.fixture
+def run_command(command, made_once, finished_study, few_shapes) -> Callable[[Sequence[str]], None]:
     """Run a command of `stormpg`, cut, in the folder of the page."""
 
     def done(*given: str) -> None:

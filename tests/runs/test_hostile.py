@@ -27,8 +27,6 @@ from stormpg.envs.from_files import from_file
 from stormpg.errors import InputError
 from stormpg.files.reading import read_json
 from stormpg.runs import parquet, run_folder
-from stormpg.studies import workspace
-from stormpg.tune import search
 
 pytestmark = pytest.mark.slow
 evaluation = importlib.import_module("stormpg.evaluate")  # the package has a function of this name
@@ -39,15 +37,12 @@ ALIKE = ("--seeds", "2", "--horizon", "4", "--S0", "3", "--B", "2", "--hidden", 
 
 @pytest.fixture(scope="module")
 def templates(made_once):
-    """Template folders without figures, which nothing reads. To save time, compiled programs are kept and all trials of the
-    search have the same shape."""
+    """Template folders without figures, which nothing reads. To save time, all trials of the search have the same shape."""
     kinds = ("run", "begun", "compare", "reproduce", "tune", "toml", "bench")
     tune = ("tune", "pendulum", "--trials", "4", "--generation", "2", "--trajectories", "30", "--fresh-seeds", "2")
 
     def make(root):
-        with fuzz.quickly(slow=False), pytest.MonkeyPatch.context() as patch:
-            for module in (workspace, search):
-                patch.setattr(module, "drop_programs", lambda: None)
+        with fuzz.quickly(slow=False):
             with pytest.raises(SystemExit):
                 fuzz.command(*tune, *ALIKE, "--out", str(root / "tune"))
             fuzz.make_templates(root, kinds)

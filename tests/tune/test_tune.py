@@ -19,7 +19,6 @@ from stormpg.algorithms.settings import Choices, Range
 from stormpg.errors import InputError, PartsFailed
 from stormpg.runs.table import mean_return
 from stormpg.statistics import iqm
-from stormpg.studies import work_units, workspace
 from stormpg.studies.workspace import Workspace
 from stormpg.tune import halving, packed_trials, search
 from stormpg.tune.objective import Objective, objective
@@ -46,25 +45,6 @@ def study_in(folder, wanted=SEARCH, name="s"):
 
 def told(study):
     return [(t.number, t.state.name, t.params, t.values, t.intermediate_values) for t in study.get_trials(deepcopy=False)]
-
-
-@pytest.fixture(scope="module")
-def kept_programs():
-    """A study drops its compiled programs after each group of parts. Here all tests share them, to avoid tracing them again."""
-    yield
-    work_units.drop_programs()
-
-
-@pytest.fixture(autouse=True)
-def programs_stay(request, kept_programs, monkeypatch):
-    if request.function is not test_memory_does_not_grow_with_finished_trials:
-        for module, name in (
-            (workspace, "drop_programs"),
-            (search, "drop_programs"),
-            (search, "give_memory_back"),
-            (work_units, "give_memory_back"),
-        ):
-            monkeypatch.setattr(module, name, lambda: None)
 
 
 # ---- Spaces and objectives
@@ -346,7 +326,7 @@ def test_a_unit_that_keeps_failing_is_named_and_the_others_are_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_finished_trials(tmp_path):
+def test_memory_does_not_grow_with_finished_trials(tmp_path, programs_are_dropped):
     """Arrays of later generations replace earlier ones."""
     live = []
 

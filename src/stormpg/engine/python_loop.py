@@ -22,36 +22,29 @@ from stormpg.sampling.ray_actors import RaySampler
 from stormpg.schedules import Pattern
 from stormpg.trajectories import Trajectories
 
+# These programs do not know the environment: every environment is a new object, and runs with the same shapes share them.
+NOWHERE, ANY = None, 0  # the environment and horizon of their `Setup`
 
-@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon", "large"))
-def ask(
-    env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget
-) -> tuple[Array, list[Wanted]]:
+
+@functools.partial(Program, options=DEFAULTS, static_argnames=("large",))
+def ask(policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget) -> tuple[Array, list[Wanted]]:
     """Whether an iteration of this size is due, and the batches it wants."""
-    setup = Setup(env, horizon, policy, algorithm)
+    setup = Setup(NOWHERE, ANY, policy, algorithm)
     return due(setup, state, large, budget), list(wanted(setup, state, large))
 
 
-@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon", "large"))
-def answer(
-    env: OutsideEnvironment,
-    horizon: int,
-    policy: Any,
-    algorithm: Algorithm,
-    state: State,
-    large: bool,
-    sampled: list[Trajectories],
-) -> tuple[State, Row]:
+@functools.partial(Program, options=DEFAULTS, static_argnames=("large",))
+def answer(policy: Any, algorithm: Algorithm, state: State, large: bool, sampled: list[Trajectories]) -> tuple[State, Row]:
     """The state and row of an iteration, from the trajectories it asked for."""
-    setup = Setup(env, horizon, policy, algorithm)
+    setup = Setup(NOWHERE, ANY, policy, algorithm)
     every = zip(wanted(setup, state, large), sampled, strict=True)
     batches = (as_batch(policy, one, with_log_probs(policy, one.params, taken)) for one, taken in every)
     return learn(setup, state, large, tuple(batches))
 
 
-@functools.partial(Program, options=DEFAULTS, static_argnames=("env", "horizon"))
-def more(env: OutsideEnvironment, horizon: int, policy: Any, algorithm: Algorithm, state: State, budget: Budget) -> Array:
-    return unfinished(Setup(env, horizon, policy, algorithm), state, budget)
+@functools.partial(Program, options=DEFAULTS, static_argnames=())
+def more(policy: Any, algorithm: Algorithm, state: State, budget: Budget) -> Array:
+    return unfinished(Setup(NOWHERE, ANY, policy, algorithm), state, budget)
 
 
 class PythonLoop:
@@ -102,7 +95,7 @@ class PythonLoop:
         policy, algorithm, state = run if known is states else first_of((policy, algorithm, states))
 
         def going() -> bool:
-            return bool(more(self.env, self.horizon, policy, algorithm, state, budget)) and bool(state.trajectories < pause)
+            return bool(more(policy, algorithm, state, budget)) and bool(state.trajectories < pause)
 
         if not going():
             return Chunk(0, states, None, False)
@@ -118,12 +111,11 @@ class PythonLoop:
         """The iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
         rows = []
         for large in (large for large, times in pattern for _ in range(times)):
-            setup = Setup(self.env, self.horizon, policy, algorithm)
-            live, every = ask(*setup, state, large, budget)
+            live, every = ask(policy, algorithm, state, large, budget)
             if live:
-                sizes = self.sizes_of(setup, state)[large]
+                sizes = self.sizes_of(Setup(self.env, self.horizon, policy, algorithm), state)[large]
                 sampled = [self.batch(policy, one._replace(n=n), budget) for one, n in zip(every, sizes, strict=True)]
-                state, row = answer(*setup, state, large, sampled)
+                state, row = answer(policy, algorithm, state, large, sampled)
                 rows.append(row)
         return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
 
