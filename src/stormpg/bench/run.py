@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from stormpg import kernels
 from stormpg.bench import built_in, growth, learning, libraries, limit, outside, speeds, waits, windows
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
@@ -20,9 +21,9 @@ def measurable(tables: tuple[str, ...]) -> tuple[str, ...]:
     """The tables that can be measured on this machine; InputError for an unknown name, or if none can."""
     for name in tables:
         choose("table", name, TABLES)
-    found = tuple(name for name in tables if name != "kernels" or jax.default_backend() != "cpu")
+    found = tuple(name for name in tables if name != "kernels" or kernels.enabled())
     if not found:
-        raise InputError("the table kernels needs a GPU, and JAX finds none here.")
+        raise InputError("the table kernels needs a GPU or a C compiler (gcc or clang), and there is neither here.")
     return found
 
 

@@ -14,6 +14,7 @@ from stormpg.cli.base import Json, command, finish
 from stormpg.cli.help import ABOUT
 from stormpg.envs import ENVIRONMENTS, Discrete, make
 from stormpg.errors import InputError
+from stormpg.kernels import libraries
 from stormpg.machine.xla import in_force
 from stormpg.report.terminal import out, table
 from stormpg.runs.options import listed
@@ -85,11 +86,23 @@ def doctor_command(as_json: Json = False) -> None:
         raise InputError(f"missing: {', '.join(missing)}. Install with: pip install {' '.join(missing)}")
     fast = in_force()
     states = {True: "in effect", False: "unknown to this version of XLA, not used"}
-    table("Compilation", ("option", ""), [[name, states[bool(good)]] for name, good in fast.items()])
+    compiler = libraries.compiler()
+    kernels = (
+        f"built with {compiler}" if compiler else "no C compiler was found (CC, gcc, clang): plain JAX is used, which is slower"
+    )
+    options = [[name, states[bool(good)]] for name, good in fast.items()]
+    table("Compilation", ("option", ""), [*options, ["kernels on a CPU", kernels]])
     folder = getattr(jax.config, "jax_compilation_cache_dir", None)
     cached = f"cached in {folder}" if folder else "not cached"
     out.print(f"All required packages are installed. Compiled programs are {cached}.", highlight=False)
-    finish(as_json, {"versions": found, "devices": [d.device_kind for d in jax.devices()], "compilation": fast})
+    finish(
+        as_json,
+        {
+            "versions": found,
+            "devices": [d.device_kind for d in jax.devices()],
+            "compilation": {**fast, "kernels on a CPU": compiler is not None},
+        },
+    )
 
 
 def version_of(package: str) -> str | None:
