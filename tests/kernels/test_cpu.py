@@ -120,6 +120,19 @@ def test_what_is_kept_goes_with_the_trajectories(case):
     assert len(activations._kept) == before
 
 
+def test_observations_that_are_no_floats_are_left_to_plain_jax():
+    seen = lambda count: jnp.stack((count, 2 * count))
+    start = lambda key: (jnp.ones((), jnp.int32), seen(jnp.ones((), jnp.int32)))
+    step = lambda key, count, action: (count + 1, seen(count + 1), action[0], count > 5)
+    env = Environment("counting", start, step, Box((2,)), Box((1,)), horizon=10)
+    policy = policy_for(env, hidden=(8,))
+    params = policy.init(jax.random.key(0))
+    batch = rollout(env, policy, params, jax.random.key(1), 3, 10)
+    np.testing.assert_array_equal(batch.observation[:, 3], np.tile([4, 8], (3, 1)))
+    one = policy.log_prob(params, batch.observation[1, 3].astype(float), batch.action[1, 3])
+    np.testing.assert_allclose(log_probs_in_blocks(policy, params, batch)[1, 3], one, rtol=1e-5)
+
+
 def test_sums_over_time():
     x = jax.random.normal(jax.random.key(0), (3, 7, 40))
     for backward, plain in ((False, jnp.cumsum(x, axis=-1)), (True, jnp.cumsum(x[..., ::-1], axis=-1)[..., ::-1])):

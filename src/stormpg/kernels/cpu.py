@@ -17,7 +17,7 @@ from jax import Array
 from stormpg.kernels import activations, libraries
 from stormpg.kernels.c_code import c_function
 from stormpg.kernels.network import head, read_batch, scalars, split, unpacked, weights
-from stormpg.kernels.scalar_code import is_number, on_lanes
+from stormpg.kernels.scalar_code import Unfit, is_number, on_lanes
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 
@@ -108,6 +108,12 @@ def bits_of(x: Array) -> Array:
     return x if x.dtype == jnp.float32 else jax.lax.bitcast_convert_type(x.astype(jnp.int32), jnp.float32)
 
 
+def check_floats(observation: Array) -> None:
+    """Raise Unfit if the network's inputs are not float32, which is how the kernels read them."""
+    if observation.dtype != jnp.float32:
+        raise Unfit(f"observations of type {observation.dtype}")
+
+
 def number(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
@@ -122,6 +128,7 @@ def _of_a_batch(structure: Any, leaves: tuple[Any, ...]) -> str:
 
 
 def of_a_batch(policy: Any, params: Tree, trajectories: Trajectories) -> str:
+    check_floats(trajectories.observation)
     action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
     leaves, structure = jax.tree.flatten(shapes_of((policy, params, action)))
     return _of_a_batch(structure, tuple(leaves))
@@ -192,6 +199,7 @@ def rollout(
     """Return n trajectories from `start`, and the activations."""
     state, first = start
     n, width = first.shape
+    check_floats(first)
 
     def each(x: Array) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(x.shape[1:], x.dtype)

@@ -141,7 +141,7 @@ static Net net_of_run(const Call *call, int64_t run) {
     return (Net){of_run(call, 0, run), of_run(call, 1, run), of_run(call, 2, run), of_run(call, 3, run)};
 }
 
-/* Rows [row][k] to lanes [k][row], and back */
+/* Rows [row][k] to lanes [k][row] */
 static inline void to_lanes(const float *restrict rows, int width, int many, float (*restrict lanes)[LANES]) {
     for (int row = 0; row < many; row++)
         for (int k = 0; k < width; k++) lanes[k][row] = rows[row * width + k];
