@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stormpg.kernels.scalar_code import CALLS, Unfit
+from stormpg.kernels.scalar_code import CALLS, Unfit, body_of
 
 TYPES = {"float32": "float", "int32": "int", "uint32": "unsigned", "bool": "int"}  # all of 4 bytes, so that lanes are vectors
 
@@ -133,11 +133,8 @@ class Writer:
 
     def loop(self, eqn: Any, operands: list[str]) -> list[str]:
         """Write a loop that only carries values."""
-        closed, count = eqn.params["jaxpr"], len(eqn.outvars)
-        body, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
-        if eqn.params["num_carry"] != count or eqn.params["num_consts"] + count != len(operands):
-            raise Unfit("a loop over arrays")
-        fixed, first = operands[:-count], operands[-count:]
+        body, consts = body_of(eqn)
+        fixed, first = operands[: -len(eqn.outvars)], operands[-len(eqn.outvars) :]
         carry = [self.new(v.aval, x) for v, x in zip(eqn.outvars, first, strict=True)]
         step = f"v{next(self.numbers)}"
         self.lines.append(f"for (int {step} = 0; {step} < {eqn.params['length']}; {step}++) {{")
@@ -163,7 +160,10 @@ def c_function(name: str, run: Callable[..., Any], fixed: int, dtypes: Sequence[
     avals = [v.aval for v in traced.jaxpr.invars]
     places = [f"fixed[{i}]" if i < fixed else f"in[{i - fixed}][lane]" for i in range(len(avals))]
     inputs = [writer.new(a, x if c_type(a) == "float" else f"bits({x})") for a, x in zip(avals, places, strict=True)]
-    outputs = writer.run(traced.jaxpr, traced.consts, inputs)
+    try:  # whichever error a rule raises, the caller falls back to plain JAX
+        outputs = writer.run(traced.jaxpr, traced.consts, inputs)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise Unfit(f"an operation in a form without a rule: {error}") from error
     for number, (atom, value) in enumerate(zip(traced.jaxpr.outvars, outputs, strict=True)):
         writer.lines.append(f"out[{number}][lane] = {value if c_type(atom.aval) == 'float' else f'as_bits({value})'};")
     body = "\n".join(writer.lines)

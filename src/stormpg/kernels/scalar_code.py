@@ -130,16 +130,8 @@ def loop(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
 
     It stays a loop, because an unrolled one would make a kernel that takes minutes to compile.
     """
-    closed = eqn.params["jaxpr"]
-    body, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
-
-    def shapes(atoms: Any) -> list[tuple[int, ...]]:
-        return [atom.aval.shape for atom in atoms]
-
+    body, consts = body_of(eqn)
     fixed, carry = operands[: -len(eqn.outvars)], operands[-len(eqn.outvars) :]
-    carries = shapes(body.outvars) == shapes(eqn.outvars) == [x.shape for x in carry] == shapes(body.invars[len(fixed) :])
-    if not carries or shapes(body.invars[: len(fixed)]) != [x.shape for x in fixed]:
-        raise Unfit("a loop over arrays")
 
     def step(_: Any, flat: list[Array]) -> list[Array]:
         left = iter(flat)
@@ -147,6 +139,21 @@ def loop(eqn: Any, operands: list[Numbers], lanes: int) -> list[Numbers]:
 
     done = iter(jax.lax.fori_loop(0, eqn.params["length"], step, all_known(carry)))
     return [fill(x.shape, done) for x in carry]
+
+
+def body_of(eqn: Any) -> tuple[Any, Any]:
+    """The body of a loop that only carries values, and its constants. Raises Unfit for any other loop."""
+    closed = eqn.params["jaxpr"]
+    body, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+
+    def shapes(atoms: Any) -> list[tuple[int, ...]]:
+        return [atom.aval.shape for atom in atoms]
+
+    count = len(eqn.outvars)
+    carries = shapes(body.outvars) == shapes(eqn.outvars) == shapes(eqn.invars[-count:])
+    if not carries or shapes(body.invars) != shapes(eqn.invars):
+        raise Unfit("a loop over arrays")
+    return body, consts
 
 
 def all_known(values: Sequence[Numbers]) -> list[Array]:
