@@ -15,6 +15,7 @@ import pytest
 
 from stormpg import Environment, algorithms, testing
 from stormpg.cli.help import ORDER
+from stormpg.report import charts, figures
 from stormpg.studies import equal_tuning
 from tests.printed import exceptions
 from tests.printed.budgets import cut_python, cut_words
@@ -39,8 +40,10 @@ def own_algorithms():
 
 
 @pytest.fixture
-def few_shapes(monkeypatch) -> None:
-    """`compare --tune` with one shape of each algorithm: each shape has its own program."""
+def quick(monkeypatch) -> None:
+    """No figures, which other tests draw, and `compare --tune` with one shape of each algorithm: each has its own program."""
+    for module in (figures, charts):
+        monkeypatch.setattr(module, "save", lambda *_: None)
     every = equal_tuning.space_for
 
     def first(algorithm: str, points: int) -> equal_tuning.Space:
@@ -51,7 +54,7 @@ def few_shapes(monkeypatch) -> None:
 
 
 @pytest.fixture
-def run_command(command, made_once, finished_study, few_shapes) -> Callable[[Sequence[str]], None]:
+def run_command(command, made_once, finished_study, quick) -> Callable[[Sequence[str]], None]:
     """Run a command of `stormpg`, cut, in the folder of the page."""
 
     def done(*given: str) -> None:
