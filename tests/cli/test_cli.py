@@ -246,7 +246,7 @@ def test_the_others_learn_cart_pole(algorithm, command):
 @pytest.mark.slow
 def test_storm_pg_on_rllabs_mountain_car():
     """From −830 (no action) to almost the return of sign(v), which is −59.5 in Box2D; 0.8 sign(v) reaches −106."""
-    summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "200", "--seeds", "2")
+    summary = run_command("train", "rllab-mountain-car", "--algorithm", "storm-pg", "--trajectories", "200", "--seeds", "3")
     assert summary["final_return_mean"][0] >= -75
     assert summary["diverged"] == [0]
 

@@ -82,6 +82,17 @@ def test_a_nan_stays_one(case):
     assert not np.isfinite(jax.tree.leaves(score_sum(policy, broken, batch, batch.mask))[0]).all()
 
 
+def test_a_saturated_unit_has_no_slope(case):
+    """Otherwise the gradient of a run whose numbers explode would be infinite instead of 0."""
+    _, policy, params, batch = case
+    (first, last) = params["mean"]
+    far = {"mean": [{**first, "bias": jnp.linspace(-50, 50, 64)}, last]}  # no unit is near the edge of saturation
+    slope = score_sum(policy, far, batch, 1e20 * batch.mask)["mean"][0]["bias"]
+    saturated = np.abs(np.linspace(-50, 50, 64)) > 12
+    assert (slope[saturated] == 0).all()
+    assert (slope[np.abs(np.linspace(-50, 50, 64)) < 7] != 0).all()
+
+
 def test_derivatives_are_those_of_plain_jax(case, monkeypatch):
     _, policy, params, batch = case
     other = jax.tree.map(lambda x: x + 0.05, params)

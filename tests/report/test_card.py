@@ -117,7 +117,7 @@ def test_a_row_of_ones_own_and_a_policy_of_ones_own():
 
 
 def test_diverged_seeds_are_counted():
-    result = stormpg.train("lqr", stormpg.storm_pg(eta=0.5, S0=4, B=2, optimizer="sgd"), 40, seeds=4)
+    result = stormpg.train("lqr", stormpg.storm_pg(eta=1e-4, S0=4, B=2, optimizer="sgd"), 40, seeds=4)
     states = result.states._replace(diverged=np.array([True, False, True, False]))
     columns = dict(result.columns)
     columns["return"] = np.where(columns["seed"] == 0, np.nan, columns["return"])

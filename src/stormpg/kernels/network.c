@@ -43,8 +43,14 @@ static inline Vector divided(Vector x, Vector by) { /* within one unit in the la
 #endif
 }
 
+#if defined(__FMA__) || defined(__aarch64__)
+#define SATURATED 7.99881172180175781f /* where the approximation is exactly 1, so that the slope of the unit is exactly 0 */
+#else
+#define SATURATED 7.90531110763549805f
+#endif
+
 static inline Vector tanh_of(Vector x) { /* the rational approximation that XLA uses too: no call, no branch */
-    x = within(x, 7.90531110763549805f);
+    x = within(x, SATURATED);
     Vector q = x * x;
     Vector above = -2.76076847742355e-16f * q + 2.00018790482477e-13f;
     above = above * q - 8.60467152213735e-11f;
