@@ -1,14 +1,22 @@
 """`envpool:ID`: episodes are those of EnvPool itself, one for each slot and batch, and belong to their seeds."""
 
+import importlib.util
+import os
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
 
 import stormpg
+from stormpg.envs import adapter
 from stormpg.errors import EnvironmentFailure, InputError
 from stormpg.sampling.episodes import Sampler
 
-envpool = pytest.importorskip("envpool", reason="envpool is not installed: pip install 'stormpg[envpool]'")
+if importlib.util.find_spec("envpool") is None:
+    pytest.skip("envpool is not installed: pip install 'stormpg[envpool]'", allow_module_level=True)
+envpool = adapter("envpool").envpool
 
 ALGORITHM = stormpg.storm_pg(S0=4, B=2)
 SMALL = {"trajectories": 12, "seeds": 1, "horizon": 30}
@@ -161,3 +169,11 @@ def test_a_bad_environment_is_named_with_its_seeds(monkeypatch, trouble, words):
     monkeypatch.setattr(kind, "step", bad)
     with pytest.raises(EnvironmentFailure, match="envpool:CartPole-v1 " + words):
         played(stormpg.make("envpool:CartPole-v1"), 3, 20)
+
+
+def test_figures_of_a_notebook_are_still_shown():
+    """EnvPool chooses a backend of Matplotlib for the whole process and its children; the adapter takes this back."""
+    asked = "import os, stormpg; stormpg.make('envpool:CartPole-v1'); print(os.environ.get('MPLBACKEND'))"
+    environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    done = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["None"]

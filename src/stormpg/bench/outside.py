@@ -16,6 +16,7 @@ import numpy as np
 import stormpg
 from stormpg.bench.libraries import Peer
 from stormpg.bench.measure import BenchTable, Row, Tell, in_turns
+from stormpg.envs import adapter
 from stormpg.errors import InputError
 
 SLOTS = 16
@@ -62,7 +63,7 @@ def gymnasium_alone(name: str, steps: int) -> float:
 
 def envpool_alone(name: str, steps: int) -> float:
     """Thousand steps a second of an EnvPool, which resets by itself."""
-    from stormpg.envs.envpool import begin
+    begin = adapter("envpool").begin
 
     pool, _ = begin(name, {}, range(SLOTS))
     pool.action_space.seed(0)

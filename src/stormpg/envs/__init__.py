@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -65,10 +66,13 @@ def is_gymnasium(name: str) -> bool:
 def adapter(prefix: str) -> Any:
     """Return the module that adapts environments of another library. Raise InputError if the library is not installed."""
     module, package, extra = ADAPTERS[choose("kind of environment", prefix, ADAPTERS)]
+    backend = os.environ.get("MPLBACKEND")
     try:
         importlib.import_module(package)
     except ImportError as error:
         raise InputError(f"{prefix}: environments need {package} ({error}): pip install 'stormpg[{extra}]'.") from None
+    if backend is None:  # EnvPool sets it, and the figures of a notebook would no longer be shown
+        os.environ.pop("MPLBACKEND", None)
     return importlib.import_module(module)
 
 
