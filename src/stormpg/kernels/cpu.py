@@ -127,11 +127,17 @@ def _of_a_batch(structure: Any, leaves: tuple[Any, ...]) -> str:
     return made.complete(functions, LOG_PROB="log_prob_of_rows", SCORE_SUM="score_sum_of_rows")
 
 
-def of_a_batch(policy: Any, params: Tree, trajectories: Trajectories) -> str:
-    check_floats(trajectories.observation)
-    action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
+def of_batches(policy: Any, params: Tree, action: Any) -> str:
+    """The same, for a policy, its parameters and the shape of an action."""
     leaves, structure = jax.tree.flatten(shapes_of((policy, params, action)))
     return _of_a_batch(structure, tuple(leaves))
+
+
+def of_a_batch(policy: Any, params: Tree, trajectories: Trajectories) -> str:
+    """The same, for trajectories."""
+    check_floats(trajectories.observation)
+    action = jax.ShapeDtypeStruct(trajectories.action.shape[2:], trajectories.action.dtype)
+    return of_batches(policy, params, action)
 
 
 def shapes_of(tree: Tree) -> Tree:
@@ -211,6 +217,8 @@ def rollout(
     source = _of_a_rollout(env.step, structure, tuple(leaves))
     packed = jnp.concatenate([bits_of(x).reshape(n, -1) for x in jax.tree.leaves(state)], axis=1)
     moves = int(np.prod(action.shape))
+    if keep:  # a sum of scores follows: its library is compiled at the same time as this one
+        libraries.prepare(of_batches(policy, params, action))
     given = operands(policy, params)
     shapes = (
         number(n, horizon, width), jax.ShapeDtypeStruct((n, horizon, moves), action.dtype), *[number(n, horizon)] * 3,

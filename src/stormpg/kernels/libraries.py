@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -33,8 +34,9 @@ KEPT = 200  # libraries in the cache folder, of some 30 kB each
 PREFIX = "stormpg_"  # of the names of all targets
 
 _registered: set[str] = set()
-_loaded: dict[str, ctypes.CDLL] = {}  # by hash; never unloaded, because compiled programs point into them
+_loaded: dict[str, Future[ctypes.CDLL]] = {}  # by hash; never unloaded, because compiled programs point into them
 _lock = threading.Lock()
+_compiling = ThreadPoolExecutor(2, "stormpg-compiler")
 
 
 class Unbuilt(Unfit):
@@ -74,19 +76,26 @@ def folder() -> Path:
     return Path(temporary.name)
 
 
+def prepare(source: str) -> tuple[str, Future[ctypes.CDLL]]:
+    """Start to compile C, unless that has been done. Returns its hash and the library that will be there."""
+    key = hashlib.sha256(f"{machine()}\n{source}".encode()).hexdigest()[:20]
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = _compiling.submit(lambda: ctypes.CDLL(str(built(source, key))))
+        return key, _loaded[key]
+
+
 def target(source: str, function: str) -> str:
     """Compile C and register one of its functions with JAX. Returns the name for `jax.ffi.ffi_call`.
 
     Raises Unbuilt if the compiler refuses.
     """
-    key = hashlib.sha256(f"{machine()}\n{source}".encode()).hexdigest()[:20]
+    key, library = prepare(source)
     name = f"{PREFIX}{function}_{key}"
+    handler = getattr(library.result(), function)
     with _lock:
-        if key not in _loaded:
-            _loaded[key] = ctypes.CDLL(str(built(source, key)))
         if name not in _registered:
-            handler = jax.ffi.pycapsule(getattr(_loaded[key], function))
-            jax.ffi.register_ffi_target(name, handler, platform="cpu")
+            jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
             _registered.add(name)
     return name
 
