@@ -165,6 +165,20 @@ def test_a_compiler_that_refuses_is_reported_once(case, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_damaged_library_is_reported(case, monkeypatch, tmp_path):
+    _, policy, params, batch = case
+    plain = log_probs_in_blocks(policy, params, batch)
+    monkeypatch.setattr(libraries, "folder", lambda: tmp_path)
+    monkeypatch.setattr(libraries, "_loaded", {})
+    monkeypatch.setattr(kernels, "_told", set())
+    source = cpu.of_a_batch(policy, params, batch)
+    monkeypatch.setattr(libraries, "built", lambda source, key: tmp_path / f"{key}.so")
+    (tmp_path / f"{libraries.prepare(source)[0]}.so").write_bytes(b"not a library")
+    monkeypatch.setattr(libraries, "_loaded", {})
+    with pytest.warns(StormpgWarning, match="cannot be used .* delete it"):
+        np.testing.assert_allclose(log_probs_in_blocks(policy, params, batch), plain, rtol=1e-5, atol=1e-5)
+
+
 def test_a_cache_folder_that_cannot_be_written(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

@@ -81,7 +81,7 @@ def prepare(source: str) -> tuple[str, Future[ctypes.CDLL]]:
     key = hashlib.sha256(f"{machine()}\n{source}".encode()).hexdigest()[:20]
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _compiling.submit(lambda: ctypes.CDLL(str(built(source, key))))
+            _loaded[key] = _compiling.submit(loaded, source, key)
         return key, _loaded[key]
 
 
@@ -98,6 +98,14 @@ def target(source: str, function: str) -> str:
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
             _registered.add(name)
     return name
+
+
+def loaded(source: str, key: str) -> ctypes.CDLL:
+    """The library of this source in this process."""
+    try:
+        return ctypes.CDLL(str(built(source, key)))
+    except OSError as error:  # a full disk, a damaged file ...
+        raise Unbuilt(f"the library {key}.so in {folder()} cannot be used ({error}); delete it if it is there") from error
 
 
 def built(source: str, key: str) -> Path:
