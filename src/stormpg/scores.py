@@ -5,6 +5,7 @@ cost nothing. The results equal the plain sums up to the order of additions.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -78,6 +79,11 @@ def score_sums(policy: Any, params: Tree, trajectories: Trajectories, coefficien
 
     The leaves of the result are [c, parts, ...]. All sets share one forward pass.
     """
+    plain = partial(_score_sums, parts=parts)
+    return kernels.instead("score_sums", plain, policy, params, trajectories, coefficients, parts=parts)[0]
+
+
+def _score_sums(policy: Any, params: Tree, trajectories: Trajectories, coefficients: Array, parts: int) -> Tree:
     size = len(trajectories.mask) // parts
 
     def of_part(taken: Trajectories, coefficient: Array) -> Tree:

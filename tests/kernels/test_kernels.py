@@ -144,7 +144,7 @@ def test_the_ratios_of_a_window_go_through_the_kernel(monkeypatch):
     monkeypatch.setenv("STORMPG_FUSED", "0")
     plain = of_all(params)
     real, used = gpu.log_probs, []
-    monkeypatch.setattr(kernels, "of", lambda policy, params: gpu)
+    monkeypatch.setattr(kernels, "of", lambda name, policy, params: getattr(gpu, name))
     monkeypatch.setattr(gpu, "log_probs", lambda *batch, keep: used.append(True) or real(*batch, interpret=ON_A_CPU))
     np.testing.assert_allclose(of_all(params), plain, rtol=1e-4, atol=1e-4)
     assert used
@@ -178,7 +178,7 @@ def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
     params = policy.init(jax.random.key(0))
     plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
     real, tried = gpu.rollout, []
-    monkeypatch.setattr(kernels, "of", lambda policy, params: gpu)
+    monkeypatch.setattr(kernels, "of", lambda name, policy, params: getattr(gpu, name))
     monkeypatch.setattr(kernels, "platform", lambda: "gpu")
     monkeypatch.setattr(kernels, "_told", set())
     monkeypatch.setattr(gpu, "rollout", lambda *start, **settings: tried.append(True) or real(*start, **settings))
@@ -223,16 +223,16 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
     policy = policy_for(make("cartpole-continuous"), hidden=hidden)
     params = policy.init(jax.random.key(0))
     on_a_gpu(monkeypatch)
-    assert kernels.of(policy, params) is gpu
+    assert kernels.of("score_sum", policy, params) is gpu.score_sum
     with jax.default_device(jax.devices("cpu")[0]):
-        assert kernels.of(policy, params) is (cpu if libraries.compiler() else None)
+        assert kernels.of("score_sum", policy, params) is (cpu.score_sum if libraries.compiler() else None)
         with monkeypatch.context() as without:
             without.setattr(libraries, "compiler", lambda: None)
-            assert kernels.of(policy, params) is None
+            assert kernels.of("score_sum", policy, params) is None
         with jax.enable_x64(True):
-            assert kernels.of(policy, params) is None
+            assert kernels.of("score_sum", policy, params) is None
     monkeypatch.setenv("STORMPG_FUSED", "0")
-    assert kernels.of(policy, params) is None
+    assert kernels.of("score_sum", policy, params) is None
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
 def test_the_reason_for_the_plain_way_is_given_once(hidden, reason, monkeypatch):
     policy = policy_for(make("cartpole-continuous"), hidden=hidden)
     params = policy.init(jax.random.key(0))
-    assert kernels.of(policy, params) is None  # on a CPU: without a warning
+    assert kernels.of("score_sum", policy, params) is None  # on a CPU: without a warning
     on_a_gpu(monkeypatch)
     with monkeypatch.context() as silent:
         silent.setenv("STORMPG_FUSED", "0")
-        assert kernels.of(policy, params) is None
+        assert kernels.of("score_sum", policy, params) is None
     with pytest.warns(StormpgWarning, match=reason):
-        assert kernels.of(policy, params) is None
-    assert kernels.of(policy, params) is None  # a second warning would fail the test
+        assert kernels.of("score_sum", policy, params) is None
+    assert kernels.of("score_sum", policy, params) is None  # a second warning would fail the test
 
 
 def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
@@ -260,8 +260,8 @@ def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
     env = make("cartpole-continuous")
     for policy, reason in ((policy_for(make("chain")), "LookupTable"), (policy_for(env, normalise=True), "the policy is ")):
         with pytest.warns(StormpgWarning, match=reason):
-            assert kernels.of(policy, policy.init(jax.random.key(0))) is None
+            assert kernels.of("score_sum", policy, policy.init(jax.random.key(0))) is None
     policy = policy_for(env)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), policy.init(jax.random.key(0)))
     with pytest.warns(StormpgWarning, match="not float32"):
-        assert kernels.of(policy, params) is None
+        assert kernels.of("score_sum", policy, params) is None

@@ -8,7 +8,6 @@ import functools
 import importlib
 import os
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, TypeVar
 
 import jax
@@ -19,8 +18,10 @@ from stormpg.errors import tell
 from stormpg.kernels import libraries
 from stormpg.kernels.scalar_code import Unfit
 from stormpg.machine.xla import platform
-from stormpg.policies.families import Categorical, Gaussian
+from stormpg.policies.censored import Censored
+from stormpg.policies.families import Categorical, Gaussian, MultiCategorical
 from stormpg.policies.networks import MLP
+from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import Opaque, Tree
 
 T = TypeVar("T")
@@ -32,16 +33,22 @@ LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network t
 _told: set[str] = set()  # the reasons that this process has given for plain JAX
 
 
-def of(policy: Any, params: Tree) -> ModuleType | None:
-    """The kernels of this platform, if they support this policy; None: plain JAX. On a GPU the reason is given once."""
+def of(name: str, policy: Any, params: Tree) -> Callable[..., Any] | None:
+    """The kernel of this name on this platform, if it supports this policy; None: plain JAX. On a GPU the reason is given once.
+
+    On a CPU, the kernels of a network alone (`rows`) serve where those of a whole policy do not.
+    """
     if not enabled():
         return None
-    reason = misfit(policy, params)
+    reason, modules = misfit(policy, params), []
     if reason is None:
-        return importlib.import_module(MODULES[platform()])
-    if platform() != "cpu":
+        modules.append(MODULES[platform()])
+    if platform() == "cpu" and network_fits(policy, params):
+        modules.append("stormpg.kernels.rows")
+    elif reason is not None and platform() != "cpu":
         tell_once(reason)
-    return None
+    found = (getattr(importlib.import_module(module), name, None) for module in modules)
+    return next(filter(None, found), None)
 
 
 def enabled() -> bool:
@@ -58,10 +65,10 @@ def instead(
 
     `static`: more arguments for the kernel. A kernel cannot be differentiated: its derivatives are those of `plain`.
     """
-    module = of(policy, params)
-    if module is None:
+    found = of(name, policy, params)
+    if found is None:
         return plain(policy, params, *arguments), None
-    kernel = functools.partial(getattr(module, name), **static)
+    kernel = functools.partial(found, **static)
     fast = jax.custom_jvp(kernel)
 
     @fast.defjvp
@@ -99,11 +106,23 @@ def running_sums(x: Array, backward: bool = False) -> Array:
 
 
 def misfit(policy: Any, params: Tree) -> str | None:
-    """Why the kernels do not support this policy, or None. Subclasses are excluded, because they may override any method."""
+    """Why the kernels of a whole policy do not support this one, or None. Subclasses may override any method: not supported."""
     if type(policy) not in (Gaussian, Categorical):
         kind = type(policy.content if isinstance(policy, Opaque) else policy)
         return f"the policy is {kind.__name__}, and they are written for Gaussian and Categorical"
-    network = policy.mean if type(policy) is Gaussian else policy.logits
+    return network_misfit(policy, params)
+
+
+def network_fits(policy: Any, params: Tree) -> bool:
+    """Whether the kernels of a network alone support this policy, which may normalise its observations."""
+    if type(policy) is Normalised:
+        policy, params = policy.policy, params["policy"]
+    return type(policy) in (Gaussian, Categorical, Censored, MultiCategorical) and network_misfit(policy, params) is None
+
+
+def network_misfit(policy: Any, params: Tree) -> str | None:
+    """Why the kernels do not support the network of this policy, or None."""
+    network = policy.mean if hasattr(policy, "mean") else policy.logits
     if type(network) is not MLP:
         return f"the policy's network is {type(network).__name__}, and they are written for MLP"
     hidden = network.sizes[1:-1]

@@ -82,7 +82,7 @@ class Source:
 
     def complete(self, functions: Sequence[str], **more: Any) -> str:
         defined = "".join(f"#define {name} {value}\n" for name, value in {**self.sizes, **more}.items())
-        return "\n".join((PRELUDE, text("version.h"), defined, *functions, text("network.c")))
+        return "\n".join((PRELUDE, text("version.h"), defined, *functions, text("network.c"), text("policy.c")))
 
 
 def padded(width: int) -> int:

@@ -1,5 +1,6 @@
 """Natural-gradient steps. The Fisher matrix F is the Hessian of the divergence KL(π_{ξ_t} ‖ π_ξ) at ξ_t."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,32 +10,43 @@ import numpy as np
 from jax import Array
 from optax.tree_utils import tree_norm, tree_vdot
 
+from stormpg import kernels
 from stormpg.contract import Here, Tracked
 from stormpg.estimators import advantage, check_scalar, estimate
+from stormpg.kernels.scalar_code import Unfit
 from stormpg.pytrees import Tree, add, as_float, check_positive, record, static
 from stormpg.scores import block_sum, log_probs
 from stormpg.trajectories import Batch, Trajectories
 
 
-def divergence_on(here: Here, taken: Trajectories) -> Callable[[Tree], Array]:
-    """ξ to the mean of KL(π_{ξ_t} ‖ π_ξ) over the states of these trajectories, in nats a step."""
+class Divergence(NamedTuple):
+    """The mean of KL(π_{ξ_t} ‖ π_ξ) over some states, in nats a step, and products with its Hessian at ξ_t, the matrix F."""
+
+    value: Callable[[Tree], Array]
+    fisher: Callable[[Tree], Tree]
+
+
+def divergence_on(here: Here, taken: Trajectories) -> Divergence:
+    """The divergence over the states of these trajectories."""
+    kernel = kernels.of("divergence", here.policy, here.params)
+    if kernel is not None:
+        with contextlib.suppress(Unfit):
+            return Divergence(*kernel(here.policy, here.params, taken))
     every_step = jax.vmap(jax.vmap(here.policy.kl, (None, None, 0)), (None, None, 0))
 
     def divergence(candidate: Tree) -> Array:
         value = lambda part: (every_step(here.params, candidate, part.observation) * part.mask).sum()
         return block_sum(value, taken) / taken.mask.sum()
 
-    return divergence
+    # F is linearised once, so that a product with it needs no tanh.
+    return Divergence(divergence, jax.linearize(jax.grad(divergence), here.params)[1])
 
 
 def inverse_fisher(
-    divergence: Callable[[Tree], Array], params: Tree, g: Tree, damping: Array, iterations: int
+    product: Callable[[Tree], Tree], g: Tree, damping: Array, iterations: int
 ) -> tuple[Tree, Callable[[Tree], Tree]]:
-    """s = (F + damping)⁻¹ g by conjugate gradients, and the product with F + damping."""
+    """s = (F + damping)⁻¹ g by conjugate gradients, and the product with F + damping, from the product with F."""
     from jax.scipy.sparse.linalg import cg  # takes a tenth of the time of `import stormpg`
-
-    # F is linearised once, so that a product with it needs no tanh.
-    product = jax.linearize(jax.grad(divergence), params)[1]
 
     def fisher(v: Tree) -> Tree:
         return add(product(v), v, damping)
@@ -71,7 +83,7 @@ class NaturalGradient:
 
     def within(self, surrogate: "Surrogate", g: Tree, params: Tree) -> Tree:
         """ξ_{t+1} from g_t and the surrogate around ξ_t."""
-        s, fisher = inverse_fisher(surrogate.divergence, params, g, self.damping, self.iterations)
+        s, fisher = inverse_fisher(surrogate.divergence.fisher, g, self.damping, self.iterations)
         curvature = jnp.maximum(tree_vdot(s, fisher(s)), float(np.finfo(self.delta.dtype).tiny))
         length = jnp.sqrt(2 * self.delta / curvature)
         before = surrogate.objective(params)
@@ -79,7 +91,7 @@ class NaturalGradient:
         def attempt(trial: tuple[Array, Array]) -> tuple[Array, Array]:
             k, _ = trial
             candidate = add(params, s, length * 0.5**k)
-            good = (surrogate.objective(candidate) > before) & (surrogate.divergence(candidate) <= self.delta)
+            good = (surrogate.objective(candidate) > before) & (surrogate.divergence.value(candidate) <= self.delta)
             return jnp.where(good, k, k + 1), good
 
         def searching(trial: tuple[Array, Array]) -> Array:
@@ -94,7 +106,7 @@ class Surrogate(NamedTuple):
     """The surrogate objective and the divergence, as functions of the parameters."""
 
     objective: Callable[[Tree], Array]  # mean Σ_t (π_ξ/π_ξ')(a_t|s_t) c_t, whose gradient is that of `estimators.surrogate`
-    divergence: Callable[[Tree], Array]  # mean KL(π_{ξ_t} ‖ π_ξ) over the states
+    divergence: Divergence
 
 
 def surrogate_on(here: Here, batch: Batch) -> Surrogate:
@@ -126,8 +138,7 @@ class NaturalDirection:
 
     def apply(self, here: Here, tracked: Tracked, state: Any) -> tuple[Tree, Any]:
         taken = thinned(tracked.states or tracked.batch, self.stride)
-        divergence = divergence_on(here, taken)
-        s, _ = inverse_fisher(divergence, here.params, tracked.gradient, self.damping, self.iterations)
+        s, _ = inverse_fisher(divergence_on(here, taken).fisher, tracked.gradient, self.damping, self.iterations)
         eta = self.eta if tracked.rate is None else self.eta * tracked.rate
         return add(here.params, s, eta), state
 

@@ -55,7 +55,7 @@ class Within:
         if tracked.rate is not None:
             limit *= tracked.rate**2
         thin = thinned(tracked.states or tracked.batch, self.stride)
-        divergence, change = divergence_on(here, thin), add(moved, here.params, -1.0)
+        divergence, change = divergence_on(here, thin).value, add(moved, here.params, -1.0)
 
         def at(share: Array) -> Array:
             return divergence(here.limited(add(here.params, change, share), tracked.batch))
