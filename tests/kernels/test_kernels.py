@@ -176,7 +176,9 @@ def test_what_is_unfit_is_rolled_out_the_plain_way(monkeypatch):
     env = make("lqr")  # its step draws random numbers
     policy = policy_for(env)
     params = policy.init(jax.random.key(0))
-    plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
+    with monkeypatch.context() as without:
+        without.setenv("STORMPG_FUSED", "0")
+        plain = rollout(env, policy, params, jax.random.key(1), 2, 4)
     real, tried = gpu.rollout, []
     monkeypatch.setattr(kernels, "of", lambda name, policy, params: getattr(gpu, name))
     monkeypatch.setattr(kernels, "platform", lambda: "gpu")

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
@@ -23,6 +24,7 @@ from stormpg.studies.work_units import drop_programs
 
 GROUP = 8  # number of parts after which a process drops its compiled programs
 PROCESSES = 14  # maximum number of processes that share a GPU
+GRACE = 5.0  # seconds that terminated processes have to clean up
 DONE = itertools.count()  # counts the parts that a process of a cluster has completed
 
 
@@ -106,10 +108,18 @@ def run_part(given: tuple[int, bool], work: Callable[..., Any], arguments: Seque
     return work(*arguments, **more)
 
 
-def stop(pool: Executor) -> None:
-    """Stop a pool. Processes are terminated, as unfinished output has no final name yet. Threads finish their chunk."""
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
+def stop(pool: Executor, grace: float = GRACE) -> None:
+    """Stop a pool. Processes are ended, as unfinished output has no final name yet. Threads finish their chunk.
+
+    A process that trains ends its chunk and removes its temporary files, but would then start its next part. It is killed.
+    """
+    mine = list((getattr(pool, "_processes", None) or {}).values())
+    for process in mine:
         process.terminate()
+    ends = time.monotonic() + grace
+    for process in mine:
+        process.join(max(ends - time.monotonic(), 0.0))
+        process.kill()
     pool.shutdown(wait=True, cancel_futures=True)
 
 
