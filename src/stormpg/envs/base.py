@@ -101,7 +101,9 @@ class Environment:
 
 OWN = "own"  # the name prefix of environments given as an object, a class or a function, which `make` cannot make
 
-VectorEnv = Any  # gymnasium.vector.VectorEnv with flat Box observations and flat Box, Discrete or MultiDiscrete actions
+# gymnasium.vector.VectorEnv with flat Box observations and flat Box, Discrete or MultiDiscrete actions. Slots of our own have
+# `holds_ended = True`: after the end of its episode a slot keeps its last observation, and has no rewards.
+VectorEnv = Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

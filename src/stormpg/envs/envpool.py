@@ -61,6 +61,8 @@ def begin(name: str, settings: Mapping[str, Any], seeds: Sequence[int]) -> tuple
 class Pools:
     """Slots of EnvPool: each reset makes a pool for the slots that have a seed."""
 
+    holds_ended = True
+
     def __init__(
         self, name: str, settings: Mapping[str, Any], observations: spaces.Space[Any], actions: spaces.Space[Any], n: int
     ) -> None:

@@ -75,6 +75,8 @@ class InTurn:
     The arrays that `reset` and `step` return are overwritten by the next step.
     """
 
+    holds_ended = True
+
     def __init__(self, envs: Sequence[OneEpisode]) -> None:
         self.envs, self.num_envs = envs, len(envs)
         self.steps, self.limits = zip(*(unwrapped(one.env) for one in envs), strict=True)

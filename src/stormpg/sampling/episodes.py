@@ -98,7 +98,7 @@ class Sampler:
         """Play one episode in each slot that has a seed."""
         env, alive = self.env, np.array([seed is not None for seed in seeds])
         n = living = len(seeds)
-        low, high = env.low, env.high
+        low, high, held = env.low, env.high, getattr(slots, "holds_ended", False)
         # Time steps come first while the episodes are played: each is then written as one piece.
         record = blank_trajectories(env, self.horizon, n)
         observations, actions, rewards, mask, _ = cast(tuple[np.ndarray, ...], record)
@@ -116,12 +116,12 @@ class Sampler:
                 # A sum of squares is not finite if one number is not, and faster than a test of each.
                 if not (isfinite(np.vdot(reward, reward)) and isfinite(np.vdot(seen, seen))):
                     self.check(h + 1, seen, reward, alive, seeds)
-                rewards[h] = reward if living == n else np.where(alive, reward, 0.0)
-                alive = alive & ~(terminated | truncated)
+                rewards[h] = reward if held or living == n else np.where(alive, reward, 0.0)
+                alive = alive > (terminated | truncated)
                 living = int(np.count_nonzero(alive))
                 if living == 0:
                     break
-                if living < n:  # after its end a slot may return anything: keep its last observation, which is finite
+                if living < n and not held:  # such a slot may return anything: keep its last observation, which is finite
                     seen = np.where(alive[:, None], seen, observations[h])
         except (EnvironmentFailure, Halted):
             raise
