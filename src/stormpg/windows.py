@@ -13,6 +13,7 @@ The ratios of all ξ_j are kept, so an iteration computes the log-probabilities 
 parameters, and all K batches under ξ_t. The memory is K·K·B·H numbers, and the K batches themselves.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -95,14 +96,24 @@ def summed_ratios(policy: Any, params: Tree, taken: Trajectories) -> Array:
 def weights(window: Window) -> Weights:
     """The weights of all steps under the parameters that sampled the last batch."""
     newest = jax.lax.dynamic_index_in_dim(window.ratios, window.newest, keepdims=True)
-    log_share = jnp.where(jnp.arange(window.places) < window.filled, -jnp.log(window.filled), -jnp.inf)[:, None, None]
+    log_share = jnp.where(jnp.arange(window.places) < window.filled, -jnp.log(window.filled), -jnp.inf)
 
     def block(before: Array, arrays: tuple[Array, Array]) -> tuple[Array, Weights]:
         every, now = arrays
-        total = every - now
-        single = jnp.diff(total, axis=1, prepend=before[:, None])
+
+        def total(place: Array) -> Array:
+            return every[place] - now[0]
+
+        def single(place: Array) -> Array:
+            return jnp.diff(total(place), axis=0, prepend=before[place][None])
+
+        def mixed(ratio: Callable[[Array], Array]) -> Array:
+            # A sum over the first axis at once would read the numbers of each step from K distant places.
+            add_place = lambda place, sum: sum + jnp.exp(ratio(place) + log_share[place])
+            return jax.lax.fori_loop(0, window.places, add_place, jnp.zeros_like(now[0]))
+
         # The sum is at least the share of the newest. If it overflows, the weight is 0, which is its limit.
-        return total[:, -1], Weights(*(1 / jnp.exp(x + log_share).sum(axis=0).T for x in (single, total)))
+        return (every - now)[:, -1], Weights(1 / mixed(single).T, 1 / mixed(total).T)
 
     start = jnp.zeros_like(window.ratios[:, 0])
     made: Weights = fold_blocks(block, start, (window.ratios, newest), window.trajectories.mask)[1]
