@@ -64,7 +64,7 @@ versions: .venv/installed-dev
 # gymnax, brax, Weights & Biases and MLflow are large, and gymnax limits the version of Gymnasium: their tests have a
 # separate environment.
 adapters: .adapters/installed
-	.adapters/bin/python -m pytest -q tests/envs/test_adapters.py tests/runs/test_logs.py $(ARGS)
+	.adapters/bin/python -m pytest -q tests/envs/test_adapters.py tests/bench/test_robots.py tests/runs/test_logs.py $(ARGS)
 
 .adapters/installed: pyproject.toml
 	$(PYTHON) -m venv .adapters

@@ -109,8 +109,9 @@ def weights(window: Window) -> Weights:
 
         def mixed(ratio: Callable[[Array], Array]) -> Array:
             # A sum over the first axis at once would read the numbers of each step from K distant places.
-            add_place = lambda place, sum: sum + jnp.exp(ratio(place) + log_share[place])
-            return jax.lax.fori_loop(0, window.places, add_place, jnp.zeros_like(now[0]))
+            add_place = lambda place, total: total + jnp.exp(ratio(place) + log_share[place])
+            made: Array = jax.lax.fori_loop(0, window.places, add_place, jnp.zeros_like(now[0]))
+            return made
 
         # The sum is at least the share of the newest. If it overflows, the weight is 0, which is its limit.
         return (every - now)[:, -1], Weights(1 / mixed(single).T, 1 / mixed(total).T)

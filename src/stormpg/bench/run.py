@@ -8,12 +8,12 @@ from typing import Any
 import jax
 
 from stormpg import kernels
-from stormpg.bench import built_in, growth, learning, libraries, limit, outside, speeds, waits, windows
+from stormpg.bench import built_in, growth, learning, libraries, limit, outside, robots, speeds, waits, windows
 from stormpg.bench.measure import BenchTable, Tell, where_and_when
 from stormpg.errors import InputError, choose
 
 SPEED = ("kernels", "limit", "peers", "sweep", "episodes", "waits", "memory", "growth", "training", "window", "outside")
-TABLES = (*SPEED, "built-in", "learning")  # the last two are about what is learned; the last takes hours
+TABLES = (*SPEED, "robots", "built-in", "learning")  # robots needs a GPU; the others are about what is learned, and take longer
 QUICK = ("limit", "peers", "sweep", "waits", "training")
 
 
@@ -56,6 +56,7 @@ def bench(
             "memory": lambda: growth.memory(quick, tell),
             "outside": lambda: outside.outside(root, quick, 2 if quick else 3, tell),
             "window": lambda: windows.window(rounds, tell),
+            "robots": lambda: robots.robots(rounds, tell),
             "built-in": lambda: built_in.built_in(tell),
             "learning": lambda: learning.learning(root, out, tell, measure=measure),
         }

@@ -166,7 +166,7 @@ def markdown(result: Result) -> str:
         "",
     ]
     for table in result["tables"]:
-        if table["name"] not in ("limit", "peers", "outside", "waits", "kernels"):
+        if table["name"] not in ("limit", "peers", "outside", "robots", "waits", "kernels"):
             continue
         headings, rows = cells(table)
         keep = [i for i, heading in enumerate(headings) if heading not in ("spread", "share of peak", "live")]
