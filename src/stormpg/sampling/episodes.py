@@ -87,8 +87,8 @@ class Sampler:
         parts: list[Any] = []
         for first in range(0, n, count):
             mine = np.minimum(np.arange(first, first + count), n - 1)
-            own = noise[mine]
-            act = lambda h, seen, own=own: acting.mode(seen) if deterministic else acting.act(seen, own[:, h])
+            own = noise[mine].swapaxes(0, 1).copy()  # the noise of a time step as one piece
+            act = lambda h, seen, own=own: acting.mode(seen) if deterministic else acting.act(seen, own[h])
             wanted = [int(seed) if first + i < n else None for i, seed in enumerate(seeds[mine])]  # the remaining slots wait
             parts.append(self.episodes(slots, wanted, act))
         joined: Trajectories = jax.tree.map(lambda *columns: np.concatenate(columns)[:n], *parts)
