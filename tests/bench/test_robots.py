@@ -11,6 +11,7 @@ SILENT = lambda text: None
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # Brax's
 def test_robots_in_small(monkeypatch):
     pytest.importorskip("brax", reason="brax is not installed: pip install 'stormpg[brax]'")
     monkeypatch.setattr(robots, "ROBOTS", {"inverted_pendulum": "positional"})

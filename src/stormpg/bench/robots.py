@@ -5,10 +5,12 @@ All three count every slot of every environment: an episode has a fixed number o
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import jax
+import jax.numpy as jnp
 
 import stormpg
 from stormpg.bench.measure import BenchTable, Row, Tell, in_turns
@@ -55,29 +57,36 @@ def ours(env: Any, together: int, horizon: int, iterations: int) -> Callable[[],
     return measure
 
 
+def replicated(tree: Any, devices: Sequence[Any]) -> Any:
+    """A copy for each device, as leading axis."""
+    return jax.tree.map(lambda x: jnp.stack([x] * len(devices)), tree)
+
+
 def ppo(name: str, backend: str, together: int, horizon: int, iterations: int) -> float:
     """Million steps a second of Brax's PPO with its settings for these robots: of its last epoch, after compilation."""
     from brax import envs
     from brax.training.agents.ppo import networks, train
 
     speeds: list[float] = []
-    train.train(
-        environment=envs.get_environment(name, backend=backend),
-        num_timesteps=3 * together * horizon * iterations,
-        episode_length=horizon,
-        num_envs=together,
-        num_eval_envs=16,
-        num_evals=4,  # three epochs; the first one compiles
-        batch_size=together // 2,
-        num_minibatches=32,
-        num_updates_per_batch=4,
-        unroll_length=5,
-        learning_rate=3e-4,
-        network_factory=functools.partial(
-            networks.make_ppo_networks, policy_hidden_layer_sizes=(64,), value_hidden_layer_sizes=(64,)
-        ),
-        progress_fn=lambda steps, metrics: speeds.append(float(metrics.get("training/sps", 0.0))),
-    )
+    # Brax 0.14 calls a function of JAX that newer versions do not have.
+    with mock.patch.object(jax, "device_put_replicated", replicated, create=True):
+        train.train(
+            environment=envs.get_environment(name, backend=backend),
+            num_timesteps=3 * together * horizon * iterations,
+            episode_length=horizon,
+            num_envs=together,
+            num_eval_envs=16,
+            num_evals=4,  # three epochs; the first one compiles
+            batch_size=together // 2,
+            num_minibatches=32,
+            num_updates_per_batch=4,
+            unroll_length=5,
+            learning_rate=3e-4,
+            network_factory=functools.partial(
+                networks.make_ppo_networks, policy_hidden_layer_sizes=(64,), value_hidden_layer_sizes=(64,)
+            ),
+            progress_fn=lambda steps, metrics: speeds.append(float(metrics.get("training/sps", 0.0))),
+        )
     return speeds[-1] / 1e6
 
 
