@@ -79,8 +79,8 @@ class Process(NamedTuple):
 
 
 def as_users_have_it() -> dict[str, str]:
-    """The environment variables without those that change how JAX compiles, including the library's own."""
-    ours = ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "STORMPG_CACHE_MB")
+    """The environment variables without those that change how JAX compiles, and whether Python keeps its compiled modules."""
+    ours = ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "STORMPG_CACHE_MB", "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 
