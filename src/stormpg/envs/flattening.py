@@ -94,10 +94,10 @@ def unflatten(space: Any, actions: np.ndarray) -> np.ndarray:
 
 def shaped(space: Any, actions: np.ndarray) -> np.ndarray:
     """Return a batch of actions, already within their bounds, as the environment takes them. This runs at every step."""
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return actions.reshape(-1, *space.shape).astype(space.dtype, copy=False)
-    counted: np.ndarray = actions.reshape(-1, *space.shape) + space.start
-    return counted.astype(space.dtype, copy=False)
+    actions, first = actions.reshape(-1, *space.shape), getattr(space, "start", 0)
+    if isinstance(first, np.ndarray) or first:
+        actions = actions + first
+    return actions.astype(space.dtype, copy=False)
 
 
 def unflatten_one(space: Any, action: Any) -> Any:

@@ -4,7 +4,6 @@ A cell is computed as a whole by one worker. Its three parts have the same numbe
 wherever their batches have the same size.
 """
 
-import contextlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,9 +69,8 @@ class Runs(NamedTuple):
 
 def compute(cell: Cell) -> dict[str, dict[str, bytes]]:
     """Run a cell. Returns the files of its units by folder."""
-    # Batches from environments in Python are too small for a GPU.
-    where = jax.default_device(jax.devices("cpu")[0]) if cell.task.outside else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, where:
+    # 16 short runs at a time do not fill a GPU, and every worker has a core: cells use the CPU, on machines with a GPU, too.
+    with tempfile.TemporaryDirectory() as folder, jax.default_device(jax.devices("cpu")[0]):
         root, made = Path(folder), dict[str, dict[str, bytes]]()
 
         def run(unit: Unit) -> Columns:

@@ -51,13 +51,20 @@ def actor(policy: Any, params: Tree) -> Actor:
 def numpy_network(network: Any, params: Tree) -> Function | None:
     """Return the network at these parameters as a NumPy function, or None if it is not a built-in one."""
     if isinstance(network, MLP):
-        layers = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in params]
+        # For matrices as small as these, `@`, new arrays and the addition of one bias to all rows take twice as long.
+        weights, biases = ([np.asarray(layer[name]) for layer in params] for name in ("weight", "bias"))
+
+        @functools.lru_cache(maxsize=1)
+        def layers(rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
+            return [(weight, np.tile(bias, (rows, 1))) for weight, bias in zip(weights, biases, strict=True)]
 
         def outputs(seen: np.ndarray) -> np.ndarray:
-            for weight, bias in layers[:-1]:
-                seen = np.dot(seen, weight)  # for such small matrices, `@` and new arrays take twice as long
-                np.tanh(np.add(seen, bias, seen), seen)
-            result: np.ndarray = np.dot(seen, layers[-1][0]) + layers[-1][1]
+            *hidden, (weight, bias) = layers(len(seen))
+            for each, own in hidden:
+                seen = np.dot(seen, each)
+                np.tanh(np.add(seen, own, seen), seen)
+            result: np.ndarray = np.dot(seen, weight)
+            result += bias
             return result
 
         return outputs

@@ -42,7 +42,7 @@ class ThisMachine:
 
 
 class Processes:
-    """Workers on this machine in processes, each with its share of the cores: for environments that run in Python."""
+    """Workers on this machine in processes, each with its share of the cores: for many small parts that use no GPU."""
 
     in_groups = False
 
