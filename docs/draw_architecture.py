@@ -33,7 +33,7 @@ WORDS = {
     "family": "family|all successors compared",
     "report": "report|page, figures, tables, terminal, notebook",
     "machine": "machine|cores, devices, XLA, stopping, Ray",
-    "kernels": "kernels|for GPUs",
+    "kernels": "kernels|Triton, C",
     "policies": "policies|families, networks, acting",
     "envs": "envs|built-in, adapters",
     "files": "files|writing, reading",

@@ -65,11 +65,11 @@ def advice(scores: Data) -> str:
             f"{first_places(scores, DEFAULT, 'given')} as it is",
         ),
         (
-            "the method of the paper: one gradient of memory, any optimiser",
+            "the method of the paper, which remembers one gradient; any optimiser",
             f"{page_of(STORM)} as published",
             f"{score(scores, STORM)}; {ahead}",
         ),
-        ("several batches of memory and an optimiser such as Adam", page_of("rt-pg"), over_storm(scores, "rt-pg")),
+        ("a memory of several batches, and an optimiser such as Adam", page_of("rt-pg"), over_storm(scores, "rt-pg")),
         (
             "weights that cannot explode: long episodes, large steps",
             page_of("def-storm-pg"),

@@ -23,7 +23,7 @@ from stormpg.machine.xla import CACHE, NO_TRIALS, keep_programs, understood
 from stormpg.studies.work_units import drop_programs
 
 GROUP = 8  # number of parts after which a process drops its compiled programs
-PROCESSES = 14  # maximum number of processes that share a GPU
+PROCESSES = 14  # maximum number of processes, which share a GPU or the cores
 GRACE = 5.0  # seconds that terminated processes have to clean up
 DONE = itertools.count()  # counts the parts that a process of a cluster has completed
 
