@@ -69,7 +69,7 @@ def test_two_optimisers_keep_their_own_history():
 def quadratic(slope, curvature):
     """A surrogate with a linear objective and the divergence of a Gaussian around 0: KL = ½ ξᵀFξ."""
     matrix = jnp.asarray(curvature)
-    divergence = Divergence(lambda p: 0.5 * p @ matrix @ p, lambda v: matrix @ v)
+    divergence = Divergence(lambda p: 0.5 * p @ matrix @ p, lambda: lambda v: matrix @ v)
     return steps.Surrogate(lambda p: jnp.asarray(slope) @ p, divergence)
 
 
@@ -283,12 +283,30 @@ def test_the_direction_of_a_tiny_gradient_is_that_of_a_large_one(scale):
     params = policy.init(jax.random.key(0))
     taken = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), seen())
     here = Here(None, None, params, policy, None, True, 4)
-    fisher = divergence_on(here, taken).fisher
+    fisher = divergence_on(here, taken).fisher()
     large, tiny = (
         ravel_pytree(inverse_fisher(fisher, some_gradient(params, size), jnp.float32(0.1), 10)[0])[0] / size
         for size in (1.0, scale)
     )
     np.testing.assert_allclose(tiny, large, rtol=1e-3, atol=1e-4 * float(jnp.abs(large).max()))
+
+
+def test_a_trust_region_needs_no_derivative_of_the_divergence(float64):
+    """That of a policy of the user may contain a loop, which JAX cannot differentiate backwards."""
+
+    here, taken = standing(), seen()
+    kind = type(here.policy)
+
+    class Looping(kind):
+        def kl(self, params, other, observation):
+            once = lambda carried: (carried[0] + 1, kind.kl(self, params, other, observation))
+            return jax.lax.while_loop(lambda carried: carried[0] < 1, once, (0, jnp.zeros(())))[1]
+
+    step = steps.within(steps.optax_step(1.0, "sgd"), 0.5)
+    tracked = Tracked(some_gradient(here.params, 1.0), (), Batch(taken, here.params))
+    looping = dataclasses.replace(here, policy=Looping(**vars(here.policy)))
+    moved = [ravel_pytree(step.apply(one, tracked, step.init(here.params))[0])[0] for one in (here, looping)]
+    np.testing.assert_allclose(*moved, rtol=1e-12)
 
 
 def test_settings_of_trust_regions_are_checked():

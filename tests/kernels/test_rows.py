@@ -104,18 +104,27 @@ def test_divergences_and_products_with_the_fisher_matrix(policy, monkeypatch):
     def made(params, taken, direction):
         divergence = divergence_on(Here(None, None, params, policy, None, True, 4), taken)
         moved = jax.tree.map(lambda x, v: x + 0.1 * v, params, direction)
-        return divergence.value(params), divergence.value(moved), divergence.fisher(direction)
+        return divergence.value(params), divergence.value(moved), divergence.fisher()(direction)
 
     ours, theirs = both(monkeypatch, made, params, taken, direction)
     assert theirs[1] > 1e-3
     same(ours, theirs)
 
 
+def test_parts_must_be_equal():
+    policy = POLICIES["censored"]
+    params = parameters(policy)
+    taken = batch(policy, params)
+    for parts in (4, 7):  # of six trajectories
+        with pytest.raises(TypeError):
+            rows.score_sums(policy, params, taken, taken.mask[None], parts)
+
+
 def test_activations_that_are_too_many_are_computed_again(monkeypatch):
     policy = POLICIES["censored"]
     params = parameters(policy)
     taken = batch(policy, params)
-    product = lambda: rows.divergence(policy, params, taken)[1](params)
+    product = lambda: rows.divergence(policy, params, taken)[1]()(params)
     kept = product()
     monkeypatch.setattr(rows, "KEPT", 10)
     assert rows.outputs(rows.rows_of(policy, params, taken), params["mean"], keep=True)[1] is None
@@ -130,9 +139,9 @@ def test_runs_have_settings_and_lengths_of_their_own(monkeypatch):
     taken = stack([one, jax.tree.map(lambda x: x[::-1], one)])
 
     def made(policy, params, taken):
-        value, product = divergence_on(Here(None, None, params, policy, None, True, 4), taken)
+        value, fisher = divergence_on(Here(None, None, params, policy, None, True, 4), taken)
         moved = jax.tree.map(lambda x: 1.1 * x, params)
-        return value(moved), product(moved), score_sums(policy, params, taken, taken.reward[None] * taken.mask, 2)
+        return value(moved), fisher()(moved), score_sums(policy, params, taken, taken.reward[None] * taken.mask, 2)
 
     same(*both(monkeypatch, jax.vmap(made, axis_name=RUNS), policies, params, taken))
 
@@ -144,7 +153,7 @@ def test_a_nan_stays_one():
     broken = jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.nan), params)
     assert np.isnan(log_probs_in_blocks(policy, broken, taken)[taken.mask > 0]).all()
     assert np.isnan(rows.divergence(policy, params, taken)[0](broken))
-    product = rows.divergence(policy, broken, taken)[1](params)
+    product = rows.divergence(policy, broken, taken)[1]()(params)
     assert not np.isfinite(product["mean"][0]["weight"]).all()
 
 

@@ -130,6 +130,28 @@ def test_observations_are_flattened_and_actions_clipped_at_the_environment_alone
     np.testing.assert_allclose(batch.observation[:, 0, 4:].sum(axis=-1), 1)
 
 
+def test_environments_may_return_the_same_array():
+    """All of a class share a buffer here, which each overwrites."""
+
+    class Shared(gymnasium.Env):
+        observation_space, action_space, buffer = spaces.Box(-1, 1, (2,)), spaces.Discrete(2), np.zeros(2, np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.own = self.np_random.uniform()
+            return self.step(0)[0], {}
+
+        def step(self, action):
+            self.buffer[:] = self.own
+            return self.buffer, 0.0, False, False, {}
+
+    env = gym.adapt(lambda **more: Shared())
+    policy = stormpg.policy_for(env)
+    seen = stormpg.rollout(env, policy, policy.init(jax.random.key(0)), jax.random.key(1), 3, 4).observation
+    assert len(np.unique(seen)) == 3
+    np.testing.assert_array_equal(seen, seen[:, :1, :1].repeat(4, 1).repeat(2, 2))
+
+
 @pytest.mark.parametrize(
     "space",
     [spaces.Discrete(3, start=5), spaces.Box(-1, 1, (2, 2), np.float32), spaces.MultiDiscrete([2, 3], start=[4, 0])],

@@ -1,6 +1,7 @@
 """Workers of a study that are processes."""
 
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -26,4 +27,28 @@ def test_a_process_that_continues_after_sigterm_is_killed(tmp_path):
         assert process.is_alive()
         time.sleep(0.05)
     workers.stop(pool, grace=0.1)
+    assert process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_kills_all_processes(tmp_path, monkeypatch):
+    started = tmp_path / "started"
+    pool = workers.processes(1, share=True)
+    for _ in range(2):
+        pool.submit(endures, started)
+    (process,) = pool._processes.values()
+    while not started.exists():
+        assert process.is_alive()
+        time.sleep(0.05)
+
+    def interrupted(*seconds):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return type(process).join(process, *seconds)
+
+    monkeypatch.setattr(process, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        workers.stop(pool)
+    monkeypatch.undo()
+    process.join(10)
     assert process.exitcode == -signal.SIGKILL

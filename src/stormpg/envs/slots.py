@@ -84,7 +84,7 @@ class InTurn:
         self.seen = np.zeros((len(envs), *envs[0].seen.shape), np.float32)
         self.reward, self.terminated, self.truncated = (np.zeros(len(envs), kind) for kind in (float, bool, bool))
         self.actions, space = envs[0].env.action_space, envs[0].env.observation_space
-        # Vectors of floats, which most environments return, are flattened by copying them.
+        # A vector of floats, which most environments return, is flattened by copying it.
         vectors = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
         self.shape = space.shape if vectors else None
 
@@ -101,30 +101,23 @@ class InTurn:
         for slot in self.ended:
             self.running.remove(slot)
             self.reward[slot] = 0.0
-        running, self.ended, self.age = self.running, [], self.age + 1
-        steps, last, slot = self.steps, self.age in self.limits, -1
-        sent = list(shaped(self.actions, actions))  # looking an action up in a list takes a third of the time
-        seen, rewards = list[Any](), list[float]()
-        try:
-            for slot in running:
-                observation, reward, terminated, truncated, _ = steps[slot](sent[slot])
-                seen.append(observation)
-                rewards.append(float(reward))
-                if terminated or truncated or (last and self.limits[slot] == self.age):
-                    self.terminated[slot], self.truncated[slot] = terminated, not terminated
-                    self.ended.append(slot)
-        except Exception as error:
-            self.aged(slot).raised(error)
-        if running:
-            where = running if len(running) < self.num_envs else slice(None)  # a slice is faster
-            self.reward[where], self.seen[where] = rewards, self.flat(seen)
-        return self.seen, self.reward, self.terminated, self.truncated, {}
-
-    def flat(self, seen: list[Any]) -> np.ndarray:
-        """The observations of the running episodes, flattened."""
-        if {getattr(one, "shape", ()) for one in seen} == {self.shape}:
-            return np.concatenate(seen).reshape(len(seen), -1)
-        return np.stack([self.aged(slot).flat(one) for slot, one in zip(self.running, seen, strict=True)])
+        self.ended, sent = [], shaped(self.actions, actions)
+        self.age += 1
+        steps, seen, reward, shape, last = self.steps, self.seen, self.reward, self.shape, self.age in self.limits
+        each = list(sent)  # looking an action up in a list takes a third of the time
+        for slot in self.running:
+            try:
+                observation, reward[slot], terminated, truncated, _ = steps[slot](each[slot])
+            except Exception as error:
+                self.aged(slot).raised(error)
+            if type(observation) is np.ndarray and observation.shape == shape:
+                seen[slot] = observation
+            else:
+                seen[slot] = self.aged(slot).flat(observation)
+            if terminated or truncated or (last and self.limits[slot] == self.age):
+                self.terminated[slot], self.truncated[slot] = terminated, not terminated
+                self.ended.append(slot)
+        return seen, reward, self.terminated, self.truncated, {}
 
     def aged(self, slot: int) -> OneEpisode:
         """The environment of a slot, with the number of its steps."""

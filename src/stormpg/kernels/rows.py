@@ -142,6 +142,7 @@ def score_sums(policy: Any, params: Tree, trajectories: Trajectories, coefficien
     """Return Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for c sets of coefficients, [c, n, H], over each of `parts` parts of the batch."""
     rows = rows_of(policy, params, trajectories)
     output, kept = outputs(rows, rows.layers, keep=True)
+    c = coefficients.reshape(len(coefficients), parts, -1, coefficients.shape[-1])  # fails if the parts are not equal
 
     def total(output: Array, others: Tree) -> Array:
         """With the other parameters given for each step, so that their slopes are those of each step."""
@@ -155,7 +156,6 @@ def score_sums(policy: Any, params: Tree, trajectories: Trajectories, coefficien
     everywhere = jax.tree.map(lambda x: jnp.broadcast_to(x, (*rows.mask.shape, *x.shape)), rows.others)
     of_output, of_others = jax.grad(total, argnums=(0, 1))(output, everywhere)
     layers = pull_back(rows, coefficients[..., None] * of_output, parts, kept)
-    c = coefficients.reshape(len(coefficients), parts, -1, coefficients.shape[-1])
     others = jax.tree.map(lambda x: jnp.einsum("cpih,pih...->cp...", c, x.reshape(*c.shape[1:], *x.shape[2:])), of_others)
     return rows.outer(layers, others), None
 
@@ -168,8 +168,10 @@ def score_sum(
     return jax.tree.map(lambda x: x[0, 0], sums), None
 
 
-def divergence(policy: Any, params: Tree, taken: Trajectories) -> tuple[Callable[[Tree], Array], Callable[[Tree], Tree]]:
-    """Return the mean of KL(π_{ξ_t} ‖ π_ξ) over the steps of a batch, and products with its Hessian at ξ_t, the Fisher matrix.
+def divergence(
+    policy: Any, params: Tree, taken: Trajectories
+) -> tuple[Callable[[Tree], Array], Callable[[], Callable[[Tree], Tree]]]:
+    """Return the mean of KL(π_{ξ_t} ‖ π_ξ) over the steps of a batch, and what makes products with its Hessian at ξ_t, F.
 
     `params` is ξ_t. There the slope of the divergence with respect to the outputs is 0 at every step, so its Hessian is JᵀWJ,
     with J the derivatives of the outputs by ξ, and W the Hessian by the outputs: the network is differentiated once.
@@ -189,12 +191,15 @@ def divergence(policy: Any, params: Tree, taken: Trajectories) -> tuple[Callable
         _, layers, others = split(rows.head, rows.inner(candidate))
         return total(outputs(rows, layers)[0], others)
 
-    curvature = jax.linearize(jax.grad(total, argnums=(0, 1)), here, rows.others)[1]
+    def fisher() -> Callable[[Tree], Tree]:
+        curvature = jax.linearize(jax.grad(total, argnums=(0, 1)), here, rows.others)[1]
 
-    def fisher(v: Tree) -> Tree:
-        _, layers, others = split(rows.head, rows.inner(v))
-        of_output, of_others = curvature(tangents(rows, layers, kept), others)
-        pulled = pull_back(rows, of_output[None], 1, kept)
-        return rows.outer(jax.tree.map(lambda x: x[0, 0], pulled), of_others)
+        def product(v: Tree) -> Tree:
+            _, layers, others = split(rows.head, rows.inner(v))
+            of_output, of_others = curvature(tangents(rows, layers, kept), others)
+            pulled = pull_back(rows, of_output[None], 1, kept)
+            return rows.outer(jax.tree.map(lambda x: x[0, 0], pulled), of_others)
+
+        return product
 
     return value, fisher

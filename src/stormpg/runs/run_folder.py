@@ -23,6 +23,7 @@ from stormpg.envs import as_environment
 from stormpg.envs.from_files import from_file
 from stormpg.errors import InputError, choose, legible
 from stormpg.files import FORMAT, fill, load_tree, read_tensors, save_tree, write_json
+from stormpg.machine.blocks import devices
 from stormpg.policies.descriptions import describe_policy, from_description
 from stormpg.pytrees import Tree, traceable
 from stormpg.runs import parquet
@@ -83,6 +84,7 @@ def describe(training: Any, trajectories: int, block: int | None = None, steps: 
     """
     import optax
 
+    where = devices()[0]
     return {
         "format": FORMAT,
         "env": training.env.name,
@@ -103,7 +105,7 @@ def describe(training: Any, trajectories: int, block: int | None = None, steps: 
             "optax": optax.__version__,
             "numpy": np.__version__,
         },
-        "device": f"{jax.default_backend()}: {jax.devices()[0].device_kind}",
+        "device": f"{where.platform}: {where.device_kind}",
     }
 
 

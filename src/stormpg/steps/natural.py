@@ -1,6 +1,5 @@
 """Natural-gradient steps. The Fisher matrix F is the Hessian of the divergence KL(π_{ξ_t} ‖ π_ξ) at ξ_t."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from optax.tree_utils import tree_norm, tree_vdot
 from stormpg import kernels
 from stormpg.contract import Here, Tracked
 from stormpg.estimators import advantage, check_scalar, estimate
+from stormpg.kernels.libraries import Unbuilt
 from stormpg.kernels.scalar_code import Unfit
 from stormpg.pytrees import Tree, add, as_float, check_positive, record, static
 from stormpg.scores import block_sum, log_probs
@@ -23,15 +23,18 @@ class Divergence(NamedTuple):
     """The mean of KL(π_{ξ_t} ‖ π_ξ) over some states, in nats a step, and products with its Hessian at ξ_t, the matrix F."""
 
     value: Callable[[Tree], Array]
-    fisher: Callable[[Tree], Tree]
+    fisher: Callable[[], Callable[[Tree], Tree]]  # makes v ↦ F v, which differentiates the divergence twice
 
 
 def divergence_on(here: Here, taken: Trajectories) -> Divergence:
     """The divergence over the states of these trajectories."""
     kernel = kernels.of("divergence", here.policy, here.params)
     if kernel is not None:
-        with contextlib.suppress(Unfit):
+        try:
             return Divergence(*kernel(here.policy, here.params, taken))
+        except Unfit as error:
+            if isinstance(error, Unbuilt):
+                kernels.tell_once(str(error))
     every_step = jax.vmap(jax.vmap(here.policy.kl, (None, None, 0)), (None, None, 0))
 
     def divergence(candidate: Tree) -> Array:
@@ -39,7 +42,7 @@ def divergence_on(here: Here, taken: Trajectories) -> Divergence:
         return block_sum(value, taken) / taken.mask.sum()
 
     # F is linearised once, so that a product with it needs no tanh.
-    return Divergence(divergence, jax.linearize(jax.grad(divergence), here.params)[1])
+    return Divergence(divergence, lambda: jax.linearize(jax.grad(divergence), here.params)[1])
 
 
 def inverse_fisher(
@@ -83,7 +86,7 @@ class NaturalGradient:
 
     def within(self, surrogate: "Surrogate", g: Tree, params: Tree) -> Tree:
         """ξ_{t+1} from g_t and the surrogate around ξ_t."""
-        s, fisher = inverse_fisher(surrogate.divergence.fisher, g, self.damping, self.iterations)
+        s, fisher = inverse_fisher(surrogate.divergence.fisher(), g, self.damping, self.iterations)
         curvature = jnp.maximum(tree_vdot(s, fisher(s)), float(np.finfo(self.delta.dtype).tiny))
         length = jnp.sqrt(2 * self.delta / curvature)
         before = surrogate.objective(params)
@@ -138,7 +141,7 @@ class NaturalDirection:
 
     def apply(self, here: Here, tracked: Tracked, state: Any) -> tuple[Tree, Any]:
         taken = thinned(tracked.states or tracked.batch, self.stride)
-        s, _ = inverse_fisher(divergence_on(here, taken).fisher, tracked.gradient, self.damping, self.iterations)
+        s, _ = inverse_fisher(divergence_on(here, taken).fisher(), tracked.gradient, self.damping, self.iterations)
         eta = self.eta if tracked.rate is None else self.eta * tracked.rate
         return add(here.params, s, eta), state
 

@@ -117,10 +117,13 @@ def stop(pool: Executor, grace: float = GRACE) -> None:
     for process in mine:
         process.terminate()
     ends = time.monotonic() + grace
-    for process in mine:
-        process.join(max(ends - time.monotonic(), 0.0))
-        process.kill()
-    pool.shutdown(wait=True, cancel_futures=True)
+    try:
+        for process in mine:
+            process.join(max(ends - time.monotonic(), 0.0))
+    finally:  # also after a second Ctrl-C
+        for process in mine:
+            process.kill()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def share_device() -> None:
