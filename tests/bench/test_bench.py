@@ -242,4 +242,4 @@ def test_an_envpool_is_stepped_alone():
 
 
 def test_a_ratio_is_that_of_a_round():
-    assert outside.ratio([1.0, 20.0, 3.0], [2.0, 10.0, 3.0]) == 1.0
+    assert measure.ratio([1.0, 20.0, 3.0], [2.0, 10.0, 3.0]) == 1.0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stormpg.bench.measure import BenchTable, Row, Tell, as_users_have_it, in_turns
+from stormpg.bench.measure import BenchTable, Row, Tell, as_users_have_it, in_turns, ratio
 from stormpg.bench.speeds import Speed
 
 SCRIPTS = Path(__file__).with_name("peers")
@@ -18,7 +18,8 @@ PEERS = (
     ("rejax PPO", ".peers-jax", "rejax_ppo.py", ()),
     ("PureJaxRL-style PPO", ".peers-jax", "ppo_jax.py", ()),
 )
-OURS = {"stormpg GPOMDP, one seed": 1, "stormpg GPOMDP, 64 seeds": 64}
+ONE, MANY = "stormpg GPOMDP, one seed", "stormpg GPOMDP, 64 seeds"
+OURS = {ONE: 1, MANY: 64}  # and the number of seeds
 
 
 class Peer:
@@ -64,9 +65,9 @@ def peers(folder: Path, quick: bool, rounds: int, tell: Tell) -> BenchTable:
         tasks[name] = peer
     figures = in_turns(tasks, rounds, tell, warm=[name for name, *_ in PEERS])  # a script warms up by itself
     rows = [Row(name, figures[name], _about(task)) for name, task in tasks.items()]
-    ours = {seeds: next(row.median for row in rows if row.name == name) for name, seeds in OURS.items()}
+    columns = {"ours, one seed": figures[ONE], "ours, 64 seeds": figures[MANY]}
     rows = [
-        row._replace(about={**row.about, "ours, one seed": ours[1] / row.median, "ours, 64 seeds": ours[64] / row.median})
+        row._replace(about={**row.about, **{column: ratio(ours, row.values) for column, ours in columns.items()}})
         for row in rows
     ]
     note = "Steps inside episodes; batches of 10 × 100 steps, one hidden layer of 64. Ours: how many times as fast we are."

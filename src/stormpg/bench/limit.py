@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg.bench.measure import BenchTable, Row, Tell, in_turns
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, ratio
 from stormpg.bench.speeds import Speed
 from stormpg.envs import make
 from stormpg.estimators import estimate
@@ -102,7 +102,7 @@ def limit(folder: Path, rounds: int, tell: Tell) -> BenchTable:
         ours = Row(name, figures[name])
         work = OPERATIONS[algorithm] / 1e3 / count  # GFLOP per core for a million steps
         shares = [{"share of peak": row.median * work / most} for row in (c, ours)]
-        shares[1]["share of C"] = ours.median / c.median
+        shares[1]["share of C"] = ratio(ours.values, c.values)
         rows += [row._replace(about=share) for row, share in zip((c, ours), shares, strict=True)]
     note = f"Relative difference of C's gradients from the library's: {difference:.1e}. Peak of one core: {most:.0f} GFLOP/s."
     return BenchTable("limit", title, unit, rows, note)

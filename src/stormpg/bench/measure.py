@@ -70,6 +70,11 @@ def in_turns(
     return figures
 
 
+def ratio(ours: Sequence[float], others: Sequence[float]) -> float:
+    """One task divided by another: the median over rounds, because the two of a round share the machine's load."""
+    return statistics.median(a / b for a, b in zip(ours, others, strict=True))
+
+
 class Process(NamedTuple):
     """A finished process: its seconds, its peak memory, and the last line that it printed."""
 

@@ -5,7 +5,6 @@ steps them one after another can be faster. All use 16 of them. Steps are steps 
 """
 
 import itertools
-import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import numpy as np
 
 import stormpg
 from stormpg.bench.libraries import Peer
-from stormpg.bench.measure import BenchTable, Row, Tell, in_turns
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, ratio
 from stormpg.envs import adapter
 from stormpg.errors import InputError
 
@@ -125,8 +124,3 @@ def why_not(python: Path, peer: Peer) -> str | None:
     except subprocess.CalledProcessError as error:
         return str((error.stderr.strip().splitlines() or ["the script failed"])[-1])
     return None
-
-
-def ratio(ours: list[float], others: list[float]) -> float:
-    """How many times as fast we are: the median over rounds, because the two of a round share the machine's load."""
-    return statistics.median(a / b for a, b in zip(ours, others, strict=True))

@@ -6,7 +6,7 @@ from functools import partial
 import stormpg
 from stormpg import estimators, schedules, steps, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, seconds_of
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, ratio, seconds_of
 
 B, HORIZON, ITERATIONS = 3, 100, 300
 SIZES = (4, 16, 64)
@@ -33,9 +33,8 @@ def window(rounds: int, tell: Tell, seeds: tuple[int, ...] = (1, 16)) -> BenchTa
     figures = in_turns(tasks, rounds, tell)
     made = []
     for count in seeds:
-        plain = Row("", figures[f"plain, {count} seeds"]).median
-        for name in rows:
-            values = figures[f"{name}, {count} seeds"]
-            made.append(Row(f"{name}, {count} seeds", values, {"times plain": Row("", values).median / plain}))
+        plain = figures[f"plain, {count} seeds"]
+        for name in (f"{name}, {count} seeds" for name in rows):
+            made.append(Row(name, figures[name], {"times plain": ratio(figures[name], plain)}))
     note = f"Cart-Pole, B = {B}, H = {HORIZON}, after compilation; the start of a run is included."
     return BenchTable("window", "An iteration over a window of K batches", "milliseconds", made, note, faster_is="lower")
