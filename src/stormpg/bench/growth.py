@@ -17,6 +17,7 @@ AXES: Mapping[str, Sequence[int]] = {
     "settings": (1, 4, 16, 64),
 }
 ITERATIONS = 20
+NOISE = 20.0  # megabytes by which two processes of the same case may differ
 
 
 def run(seeds: int, B: int, horizon: int, hidden: int, settings: int) -> Result:
@@ -69,10 +70,10 @@ def memory(quick: bool, tell: Tell) -> BenchTable:
             point = {**USUAL, axis: value}
             process = alone(python(f"from stormpg.bench.growth import run; run(**{point})"))
             found.append(Row(f"{axis} = {value}", [process.megabytes], {"axis": axis, "value": value}))
-        if len(found) > 2:
-            above_smallest = [max(row.median - found[0].median, 1.0) for row in found[1:]]
+        above_smallest = [row.median - found[0].median for row in found[1:]]
+        if len(above_smallest) > 1 and min(above_smallest) > NOISE:
             power = exponent([row.about["value"] for row in found[1:]], above_smallest)
             found = [row._replace(about={**row.about, "exponent": power}) for row in found]
         rows += found
-    note = f"STORM-PG on {ENV}, peak memory of a whole process. Exponent of the memory above the smallest case."
+    note = f"STORM-PG on {ENV}, peak memory of a whole process. Exponent of the memory above the smallest case, if it grows."
     return BenchTable("memory", "Growth of memory", "megabytes", rows, note, "lower")

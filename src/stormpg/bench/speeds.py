@@ -15,8 +15,10 @@ from stormpg import scores, trajectories
 from stormpg.algorithms import Algorithm
 from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, seconds_of
 from stormpg.engine.budget import Budget
+from stormpg.kernels import enabled
 from stormpg.runs.result import Result
 from stormpg.runs.training import RunOptions, Training
+from stormpg.sampling import rollouts
 
 ALGORITHMS = ("gpomdp", "svrpg", "srvr-pg", "storm-pg")
 ENVIRONMENTS = {"cartpole-continuous": 100, "rllab-mountain-car": 1000}  # and the horizons
@@ -84,19 +86,25 @@ def training(quick: bool, rounds: int, tell: Tell) -> BenchTable:
     return BenchTable("training", "Training, after compilation", "million steps a second", rows, note)
 
 
+@contextlib.contextmanager
+def fused(switch: str) -> Iterator[None]:
+    """Set STORMPG_FUSED, with new programs for it."""
+    with mock.patch.dict(os.environ, STORMPG_FUSED=switch):
+        jax.clear_caches()
+        yield
+    jax.clear_caches()
+
+
 def kernels(rounds: int, tell: Tell) -> BenchTable:
     """The fused kernels compared with plain JAX, which STORMPG_FUSED=0 selects."""
     where = "a CPU" if jax.default_backend() == "cpu" else "a GPU"
     many = (1, 64) if where == "a CPU" else (1, 1024, 16384)
-    rows, before = [], os.environ.get("STORMPG_FUSED", "1")
+    rows = []
     for how, switch in (("fused kernels", "1"), ("plain", "0")):  # not in turn: each needs its own programs
-        os.environ["STORMPG_FUSED"] = switch
-        jax.clear_caches()
-        tasks = {f"{how}, {seeds} seeds": Speed("cartpole-continuous", "storm-pg", 5, seeds, 100) for seeds in many}
-        figures = in_turns(tasks, rounds, tell)
+        with fused(switch):
+            tasks = {f"{how}, {seeds} seeds": Speed("cartpole-continuous", "storm-pg", 5, seeds, 100) for seeds in many}
+            figures = in_turns(tasks, rounds, tell)
         rows += [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
-    os.environ["STORMPG_FUSED"] = before
-    jax.clear_caches()
     return BenchTable("kernels", f"STORM-PG, B=5, Cart-Pole on {where}", "million steps a second", rows)
 
 
@@ -130,17 +138,17 @@ def sweep(quick: bool, rounds: int, tell: Tell) -> BenchTable:
 
 @contextlib.contextmanager
 def to_the_end() -> Iterator[None]:
-    """Disable early exit: one block of steps that covers the whole horizon."""
+    """Disable early exit in plain JAX: one block of steps that covers the whole horizon."""
     with contextlib.ExitStack() as patches:
         patches.callback(jax.clear_caches)  # after the constants are restored
-        for module, name in ((trajectories, "BLOCK"), (scores, "BLOCK"), (scores, "SHORT")):
+        for module, name in ((trajectories, "BLOCK"), (rollouts, "BLOCK"), (scores, "BLOCK"), (scores, "SHORT")):
             patches.enter_context(mock.patch.object(module, name, 10**6))
         jax.clear_caches()
         yield
 
 
 def episodes(rounds: int, tell: Tell) -> BenchTable:
-    """Mountain-Car continued with a trained policy, whose episodes are short, with early exit and without."""
+    """Mountain-Car continued with a trained policy, whose episodes are short: kernels, plain JAX, and without early exit."""
     env = stormpg.make("rllab-mountain-car")
     tell("Mountain-Car: training a policy first")
     first = stormpg.train(env, stormpg.storm_pg(S0=10, B=5), 600, 16)
@@ -149,14 +157,17 @@ def episodes(rounds: int, tell: Tell) -> BenchTable:
     def train_on() -> Result:
         return training.run(Budget(800), RunOptions(before=first))
 
-    more = partial(seconds_of, train_on)
-    with_exit = in_turns({"ends with the last episode": more}, rounds, tell)
-    with to_the_end():
-        without = in_turns({"all 1000 steps": more}, rounds, tell)  # not in turn: each needs its own programs
+    def measured(name: str) -> Row:
+        return Row(name, in_turns({name: partial(seconds_of, train_on)}, rounds, tell)[name])
+
+    # Not in turn: each needs its own programs.
+    rows = [measured("fused kernels")] if enabled() else []
+    with fused("0"):
+        rows.append(measured("plain JAX, ends with the last episode"))
+        with to_the_end():
+            rows.append(measured(f"plain JAX, all {env.horizon} steps"))
     live = train_on().columns
     share = live["steps"][live["trajectories"] == 800].mean() - live["steps"][live["trajectories"] == 600].mean()
-    rows = [Row(name, figures) for name, figures in (with_exit | without).items()]
-    rows[0] = rows[0]._replace(about={"live": float(share) / (200 * env.horizon)})
-    return BenchTable(
-        "episodes", "Mountain-Car, 16 seeds, 200 more trajectories of a trained policy", "seconds", rows, "", "lower"
-    )
+    note = f"{float(share) / (200 * env.horizon):.0%} of the steps are inside an episode."
+    title = "Mountain-Car, 16 seeds, 200 more trajectories of a trained policy"
+    return BenchTable("episodes", title, "seconds", rows, note, "lower")
