@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-JOBS ?= 2
+JOBS ?= auto
 
 # Do not compile modules at installation: most of them are never imported.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile

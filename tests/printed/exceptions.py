@@ -22,7 +22,7 @@ MENTION = "names a command or a flag, without its arguments"
 ELSEWHERE = "needs other machines"
 
 NOT_RUN: Mapping[str, str] = {  # patterns of whole commands
-    r"(JOBS=8 )?make .*": ENVIRONMENT,
+    r"(JOBS=\d+ )?make .*": ENVIRONMENT,
     r"pip install .*": INSTALLS,
     r"python3 -m venv \.venv": INSTALLS,
     r"\. \.venv/bin/activate": "changes the shell it is typed into",
