@@ -6,10 +6,12 @@ import json
 import math
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import stormpg
 from stormpg.bench import growth, libraries, limit, measure, outside, run, speeds, tables, waits
 from stormpg.errors import InputError
 
@@ -241,6 +243,23 @@ def test_an_envpool_is_stepped_alone():
     if importlib.util.find_spec("envpool") is None:
         pytest.skip("envpool is not installed: pip install 'stormpg[envpool]'")
     assert outside.envpool_alone("CartPole-v1", 1000) > 0
+
+
+def test_no_task_compiles_again_in_later_rounds(monkeypatch):
+    """Regression test: tables of more shapes than a process keeps measured compilation."""
+    from stormpg.engine.compiled_loop import chunk
+    from stormpg.machine import xla
+
+    monkeypatch.setattr(xla, "KEPT", 1)
+    compiled = []
+
+    def train(B):
+        stormpg.train("chain", stormpg.storm_pg(S0=B, B=B), 4 * B, 1)
+        compiled.append(chunk.compiled)
+        return 1.0
+
+    measure.in_turns({str(B): partial(train, B) for B in (2, 3, 4)}, 2, SILENT)
+    assert compiled[-1] == compiled[2]
 
 
 def test_a_ratio_is_that_of_a_round():
