@@ -53,9 +53,9 @@ def main() -> None:
         print(f"{TRIALS} trials of {seeds} seeds: packed {together:.1f} s, one after another {apart:.1f} s, "
               f"{apart / together:.1f} times as fast", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--trajectories", str(TRAJECTORIES)]
+        command = [sys.executable, "-m", "stormpg", "train", "cartpole-continuous", "--algorithm", "storm-pg"]
         flags = lambda i: [f"--{name}={value}" for name, value in trials[i].items()]
-        one = lambda i: [*command, "--seeds", "16", *flags(i), "--out", f"{folder}/{i}"]
+        one = lambda i: [*command, "--trajectories", str(TRAJECTORIES), "--seeds", "16", *flags(i), "--out", f"{folder}/{i}"]
         subprocess.run(one(0), check=True, capture_output=True)
         several = seconds(lambda: [subprocess.run(one(i + 1), check=True, capture_output=True) for i in range(COMMANDS)])
     each = several / COMMANDS

@@ -19,7 +19,7 @@ import numpy as np
 import stormpg
 from stormpg.envs import gym
 from stormpg.machine.ray_cluster import cluster
-from stormpg.sampling.ray_actors import Distant
+from stormpg.sampling.ray_actors import RaySampler
 
 WORKERS = (1, 2, 4)
 EPISODES, ROUNDS, PAUSE, WANTED = 8, 3, 0.005, 1.8
@@ -49,7 +49,7 @@ def main() -> None:
         env = gym.from_factory("slow", Slow)
         policy, key = stormpg.policy_for(env), jax.random.key(0)
         params = policy.init(key)
-        samplers = {workers: held.enter_context(Distant(env, horizon, workers)) for workers in WORKERS}
+        samplers = {workers: held.enter_context(RaySampler(env, horizon, workers)) for workers in WORKERS}
         first = {workers: sampler.sample(policy, params, key, EPISODES) for workers, sampler in samplers.items()}
         for number in range(ROUNDS):
             for workers, sampler in samplers.items():

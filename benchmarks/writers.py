@@ -33,7 +33,7 @@ def writer(folder: Path, eta: float, study: bool) -> subprocess.Popen:
             str(folder),
         )
     else:
-        words = ("train", "cartpole-continuous", *SIZES, "--eta", str(eta), "--out", str(folder))
+        words = ("train", "cartpole-continuous", "--algorithm", "storm-pg", *SIZES, "--eta", str(eta), "--out", str(folder))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", WAITING, *words], text=True, **pipes)
 

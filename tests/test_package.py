@@ -1,5 +1,6 @@
 """What surrounds the code when it is installed elsewhere: addresses, README, conda recipe, Dockerfile, workflows."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -112,3 +113,9 @@ def test_the_tests_run_on_every_python_of_the_package():
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
     tests = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())
     assert tests["jobs"]["check"]["strategy"]["matrix"]["python"] == named
+
+
+@pytest.mark.parametrize("script", sorted(file.stem for file in (ROOT / "benchmarks").glob("[a-z]*.py")))
+def test_a_script_of_benchmarks_finds_what_it_imports(script):
+    """They take minutes, so the tests do not run them."""
+    importlib.import_module(f"benchmarks.{script}")
