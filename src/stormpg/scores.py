@@ -61,7 +61,7 @@ def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient
     return kernels.instead("score_sum", _score_sum, policy, params, trajectories, coefficient, kept)[0]
 
 
-def _score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array, kept: Array | None = None) -> Tree:
+def _score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array, kept: Tree = None) -> Tree:
     weighted = trajectories._replace(reward=coefficient)
 
     def of(part: Trajectories) -> Tree:

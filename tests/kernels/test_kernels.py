@@ -8,7 +8,7 @@ import pytest
 from stormpg import kernels
 from stormpg.envs import make
 from stormpg.errors import StormpgWarning
-from stormpg.kernels import cpu, gpu, libraries
+from stormpg.kernels import cpu, gpu, libraries, rows, rows_gpu
 from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.policies.constructors import policy_for
 from stormpg.pytrees import stack, traceable
@@ -21,7 +21,7 @@ ON_A_CPU = jax.default_backend() == "cpu"
 COMPILED = pytest.param(
     cpu, marks=pytest.mark.skipif(not (ON_A_CPU and libraries.compiler()), reason="needs a CPU and a C compiler")
 )
-MODULES = pytest.mark.parametrize("module", [gpu, COMPILED], ids=["gpu", "cpu"])
+MODULES = pytest.mark.parametrize("module", [gpu, COMPILED], ids=["gpu", "cpu"], indirect=True)
 CASES = [
     ("cartpole-continuous", {}, 60),
     ("cartpole-continuous", {"learn_sigma": True, "hidden": (20,)}, 60),
@@ -36,10 +36,16 @@ CASES = [
 
 def kernel(module, name, **settings):
     """A kernel without what it keeps."""
-    if module is gpu:
-        settings["interpret"] = ON_A_CPU
-    function = getattr(module, name)
+    function = getattr(rows if module is gpu and name != "rollout" else module, name)
     return lambda *arguments: function(*arguments, **settings)[0]
+
+
+@pytest.fixture
+def module(request, monkeypatch):
+    """The module of kernels that a test takes. `rows` then has those of the same platform."""
+    if request.param is gpu:
+        monkeypatch.setattr(rows, "platform", lambda: "gpu")
+    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -97,10 +103,11 @@ def test_some_episodes_ended_in_these_tests():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "programs"),
-    [(gpu, gpu.PROGRAMS), (gpu, 3), (gpu, 1), pytest.param(cpu, 1, marks=COMPILED.marks)],  # 1, 2 or 3 trajectories a program
+    [(gpu, rows_gpu.PROGRAMS), (gpu, 3), (gpu, 1), pytest.param(cpu, 1, marks=COMPILED.marks)],  # 1, 2 or 3 trajectories a program
+    indirect=["module"],
 )
 def test_kernels_map_over_runs_with_settings_of_their_own(module, programs, monkeypatch):
-    monkeypatch.setattr(gpu, "PROGRAMS", programs)
+    monkeypatch.setattr(rows_gpu, "PROGRAMS", programs)
     env, n, horizon = make("cartpole-continuous"), 3, 8
     policies = stack([traceable(policy_for(env, sigma=sigma)) for sigma in (0.5, 2.0)])
     params = jax.vmap(lambda policy, key: policy.init(key))(policies, jax.random.split(jax.random.key(0), 2))
@@ -143,9 +150,10 @@ def test_the_ratios_of_a_window_go_through_the_kernel(monkeypatch):
     of_all = jax.vmap(lambda one: summed_ratios(policy, one, batch))
     monkeypatch.setenv("STORMPG_FUSED", "0")
     plain = of_all(params)
-    real, used = gpu.log_probs, []
-    monkeypatch.setattr(kernels, "of", lambda name, policy, params: getattr(gpu, name))
-    monkeypatch.setattr(gpu, "log_probs", lambda *batch, keep: used.append(True) or real(*batch, interpret=ON_A_CPU))
+    real, used = rows_gpu.outputs, []
+    monkeypatch.setattr(kernels, "of", lambda name, policy, params: getattr(rows, name))
+    monkeypatch.setattr(rows, "platform", lambda: "gpu")
+    monkeypatch.setattr(rows_gpu, "outputs", lambda *batch: used.append(True) or real(*batch))
     np.testing.assert_allclose(of_all(params), plain, rtol=1e-4, atol=1e-4)
     assert used
 
@@ -225,7 +233,8 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
     policy = policy_for(make("cartpole-continuous"), hidden=hidden)
     params = policy.init(jax.random.key(0))
     on_a_gpu(monkeypatch)
-    assert kernels.of("score_sum", policy, params) is gpu.score_sum
+    assert kernels.of("rollout", policy, params) is gpu.rollout
+    assert kernels.of("score_sum", policy, params) is rows.score_sum
     with jax.default_device(jax.devices("cpu")[0]):
         assert kernels.of("score_sum", policy, params) is (cpu.score_sum if libraries.compiler() else None)
         with monkeypatch.context() as without:
@@ -260,9 +269,12 @@ def test_the_reason_for_the_plain_way_is_given_once(hidden, reason, monkeypatch)
 def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
     on_a_gpu(monkeypatch)
     env = make("cartpole-continuous")
-    for policy, reason in ((policy_for(make("chain")), "LookupTable"), (policy_for(env, normalise=True), "the policy is ")):
+    for policy, reason in (
+        (policy_for(make("chain")), "the kernels: .*LookupTable"),
+        (policy_for(env, normalise=True), "the kernel of a rollout: the policy is "),
+    ):
         with pytest.warns(StormpgWarning, match=reason):
-            assert kernels.of("score_sum", policy, policy.init(jax.random.key(0))) is None
+            assert kernels.of("rollout", policy, policy.init(jax.random.key(0))) is None
     policy = policy_for(env)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), policy.init(jax.random.key(0)))
     with pytest.warns(StormpgWarning, match="not float32"):

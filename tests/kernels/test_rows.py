@@ -1,6 +1,10 @@
-"""CPU kernels for the network of any policy: the same numbers as plain JAX, for every density, each policy in a window."""
+"""Kernels for the network of any policy: the same numbers as plain JAX, for every density.
+
+Those for a GPU are compiled on a GPU, else interpreted.
+"""
 
 import functools
+import os
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +15,7 @@ import stormpg
 from stormpg import kernels
 from stormpg.contract import Here
 from stormpg.envs.base import Box, Environment, MultiDiscrete
-from stormpg.kernels import libraries, rows
+from stormpg.kernels import libraries, rows, rows_cpu, rows_gpu
 from stormpg.policies.constructors import censor, multi_categorical_mlp
 from stormpg.policies.normalisation import Normalised, Seen
 from stormpg.pytrees import stack, traceable
@@ -19,9 +23,6 @@ from stormpg.scores import log_probs_in_blocks, score_sum, score_sums
 from stormpg.steps.natural import divergence_on
 from stormpg.trajectories import RUNS, Trajectories
 
-pytestmark = pytest.mark.skipif(
-    jax.default_backend() != "cpu" or libraries.compiler() is None, reason="needs a CPU and a C compiler"
-)
 N, INPUTS = 6, 3
 GAUSSIAN = functools.partial(stormpg.gaussian_mlp, INPUTS, 2, hidden=(20,), learn_sigma=True, sigma=0.7)  # not whole vectors
 CENSORED = censor(GAUSSIAN(), np.array([-0.5, -np.inf]), np.array([0.5, 0.3]))
@@ -36,6 +37,21 @@ POLICIES = {
     "normalised-large": Normalised(stormpg.categorical_mlp(INPUTS, 4, hidden=(20,)), INPUTS, only_large=True),
 }
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+
+
+ON_A_CPU = jax.default_backend() == "cpu"
+COMPILED = pytest.param(
+    rows_cpu, marks=pytest.mark.skipif(not (ON_A_CPU and libraries.compiler()), reason="needs a CPU and a C compiler")
+)
+
+
+@pytest.fixture(autouse=True, params=[pytest.param(rows_gpu, marks=pytest.mark.slow), COMPILED], ids=["gpu", "cpu"])
+def module(request, monkeypatch):
+    """The module with the three kernels."""
+    monkeypatch.setattr(rows, "network_kernels", lambda: request.param)
+    if ON_A_CPU and libraries.compiler() is None:
+        monkeypatch.setattr(kernels, "enabled", lambda: os.environ.get("STORMPG_FUSED") != "0")
+    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +136,16 @@ def test_parts_must_be_equal():
             rows.score_sums(policy, params, taken, taken.mask[None], parts)
 
 
-def test_activations_that_are_too_many_are_computed_again(monkeypatch):
+def test_activations_that_are_too_many_are_computed_again(module, monkeypatch):
+    if module is rows_gpu:
+        pytest.skip("no activations are kept on a GPU")
     policy = POLICIES["censored"]
     params = parameters(policy)
     taken = batch(policy, params)
     product = lambda: rows.divergence(policy, params, taken)[1]()(params)
     kept = product()
-    monkeypatch.setattr(rows, "KEPT", 10)
-    assert rows.outputs(rows.rows_of(policy, params, taken), params["mean"], keep=True)[1] is None
+    monkeypatch.setattr(rows_cpu, "KEPT", 10)
+    assert rows.rows_of(policy, params, taken).outputs(keep=True).activations is None
     same(product(), kept, 1e-6)
 
 

@@ -26,6 +26,7 @@ from stormpg.pytrees import Opaque, Tree
 
 T = TypeVar("T")
 
+# The modules with the kernels of a whole policy
 MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "stormpg.kernels.gpu"}
 
 LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
@@ -36,19 +37,17 @@ _told: set[str] = set()  # the reasons that this process has given for plain JAX
 def of(name: str, policy: Any, params: Tree) -> Callable[..., Any] | None:
     """The kernel of this name on this platform, if it supports this policy; None: plain JAX. On a GPU the reason is given once.
 
-    On a CPU, the kernels of a network alone (`rows`) serve where those of a whole policy do not.
+    The kernels of a network alone (`rows`) serve where those of a whole policy do not.
     """
     if not enabled():
         return None
-    reason, modules = misfit(policy, params), []
-    if reason is None:
-        modules.append(MODULES[platform()])
-    if platform() == "cpu" and network_fits(policy, params):
-        modules.append("stormpg.kernels.rows")
-    elif reason is not None and platform() != "cpu":
-        tell_once(reason)
+    reason, fits = misfit(policy, params), network_fits(policy, params)
+    modules = [MODULES[platform()]] * (reason is None) + ["stormpg.kernels.rows"] * fits
     found = (getattr(importlib.import_module(module), name, None) for module in modules)
-    return next(filter(None, found), None)
+    kernel = next(filter(None, found), None)
+    if kernel is None and reason is not None and platform() != "cpu":
+        tell_once(reason, "the kernel of a rollout" if fits else "the kernels")
+    return kernel
 
 
 def enabled() -> bool:
@@ -60,8 +59,8 @@ def enabled() -> bool:
 
 def instead(
     name: str, plain: Callable[..., T], policy: Any, params: Tree, *arguments: Any, **static: Any
-) -> tuple[T, Array | None]:
-    """`plain(policy, params, *arguments)`, by the kernel `name` if possible, and the activations that the kernel keeps.
+) -> tuple[T, Tree]:
+    """`plain(policy, params, *arguments)`, by the kernel `name` if possible, and what the kernel keeps, or None.
 
     `static`: more arguments for the kernel. A kernel cannot be differentiated: its derivatives are those of `plain`.
     """
@@ -78,7 +77,7 @@ def instead(
         return (made, nothing), (slope, nothing)
 
     try:
-        made: tuple[T, Array | None] = fast(policy, params, *arguments)
+        made: tuple[T, Tree] = fast(policy, params, *arguments)
     except Unfit as error:
         if platform() != "cpu" or isinstance(error, libraries.Unbuilt):
             tell_once(f"the environment {static['env'].name} does not fit: {error}" if "env" in static else str(error))
@@ -137,8 +136,8 @@ def network_misfit(policy: Any, params: Tree) -> str | None:
     return None
 
 
-def tell_once(reason: str) -> None:
-    """Warn that plain JAX replaces the kernels, once for each reason."""
+def tell_once(reason: str, which: str = "the kernels") -> None:
+    """Warn that plain JAX replaces kernels, once for each reason."""
     if reason not in _told:
         _told.add(reason)
-        tell(f"plain JAX is used instead of the kernels: {reason}. STORMPG_FUSED=0 does this without a warning.")
+        tell(f"plain JAX is used instead of {which}: {reason}. STORMPG_FUSED=0 does this without a warning.")

@@ -10,14 +10,13 @@ import weakref
 from typing import Any
 
 import jax
-from jax import Array
 
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 
 MOST = 2**18  # numbers of a run: beyond a core's cache, computing them again is as fast
 
-_kept: dict[tuple[int, int], tuple[Any, Any, Array]] = {}
+_kept: dict[tuple[int, int], tuple[Any, Any, Tree]] = {}
 
 
 def _of(params: Tree, trajectories: Trajectories) -> tuple[Any, Any]:
@@ -25,7 +24,7 @@ def _of(params: Tree, trajectories: Trajectories) -> tuple[Any, Any]:
     return jax.tree.leaves(params)[0], trajectories.action
 
 
-def keep(params: Tree, trajectories: Trajectories, activations: Array | None) -> None:
+def keep(params: Tree, trajectories: Trajectories, activations: Tree) -> None:
     """Keep them as long as the parameters and the trajectories exist."""
     if activations is None:
         return
@@ -35,8 +34,8 @@ def keep(params: Tree, trajectories: Trajectories, activations: Array | None) ->
     _kept[place] = weakref.ref(here, drop), weakref.ref(there, drop), activations
 
 
-def recall(params: Tree, trajectories: Trajectories) -> Array | None:
-    """The activations that were kept."""
+def recall(params: Tree, trajectories: Trajectories) -> Tree:
+    """What was kept, or None."""
     here, there = _of(params, trajectories)
     found = _kept.get((id(here), id(there)))
     return found[2] if found is not None and found[0]() is here and found[1]() is there else None

@@ -16,7 +16,7 @@ from jax import Array
 
 from stormpg.kernels import activations, libraries
 from stormpg.kernels.c_code import c_function
-from stormpg.kernels.network import head, read_batch, scalars, split, unpacked, weights
+from stormpg.kernels.network import check_floats, head, read_batch, scalars, split, unpacked, weights
 from stormpg.kernels.scalar_code import Unfit, is_number, on_lanes
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
@@ -106,12 +106,6 @@ def call(source: str, function: str, shapes: Any, *arrays: Array) -> Any:
 def bits_of(x: Array) -> Array:
     """Return integers and truth values as floats with the same bits."""
     return x if x.dtype == jnp.float32 else jax.lax.bitcast_convert_type(x.astype(jnp.int32), jnp.float32)
-
-
-def check_floats(observation: Array) -> None:
-    """Raise Unfit if the network's inputs are not float32, which is how the kernels read them."""
-    if observation.dtype != jnp.float32:
-        raise Unfit(f"observations of type {observation.dtype}")
 
 
 def number(*shape: int) -> jax.ShapeDtypeStruct:

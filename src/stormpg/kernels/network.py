@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,12 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.kernels.scalar_code import on_lanes
+from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
-
-SCALE = 2.0 / math.log(2.0)  # tanh(x) = 1 - 2 / (2^(SCALE x) + 1), and a GPU computes powers of 2
-
 
 class Given(NamedTuple):
     """A network whose output is its parameter, so that a policy's functions can be traced without its network."""
@@ -68,11 +64,6 @@ def weights(layers: Any, width: int, scale: float = 1.0) -> Weights:
     return Weights(into, bias, pad(last["weight"].T), last["bias"])
 
 
-def weights_on_a_gpu(layers: Any) -> Weights:
-    """Return the weights with a power of two of hidden units, and the first layer scaled for `scaled_tanh`."""
-    return weights(layers, power_of_two(layers[0]["bias"].shape[0]), SCALE)
-
-
 def unpacked(layers: Any, wide: Array, narrow: Array) -> Tree:
     """Return the gradient of the network from sums of `weight_slopes`, [inputs + 1 + outputs, width], and of output biases."""
     inputs, width = layers[0]["weight"].shape
@@ -108,57 +99,10 @@ def head(policy: Any, params: Tree, outputs: int, action: Any) -> Head:
     )
 
 
-def scaled_tanh(x: Array) -> Array:
-    """tanh(x / SCALE) by two fast operations instead of a library call. The absolute error is 1e-7, also for a small x."""
-    root = jax.lax.rsqrt(jnp.exp2(x) + 1.0)  # cheaper than a division
-    return 1.0 - 2.0 * root * root
-
-
-class Loaded(NamedTuple):
-    """The network in registers: each vector of units is a column, [width, 1], so that threads hold whole columns of lanes."""
-
-    into: list[Array]
-    bias: Array
-    out: list[Array]
-    out_bias: list[Array]
-
-
-def load_weights(refs: Any) -> Loaded:
-    """Load the network from GPU memory into registers."""
-    w = Weights(*refs)
-    return Loaded(
-        [w.into[i, :][:, None] for i in range(w.into.shape[0])],
-        w.bias[:][:, None],
-        [w.out[o, :][:, None] for o in range(w.out.shape[0])],
-        [w.out_bias[o] for o in range(w.out.shape[0])],
-    )
-
-
-def hidden(w: Loaded, inputs: list[Array]) -> Array:
-    """Return the values of the hidden layer: [width, lanes]."""
-    total = w.bias
-    for x, weight in zip(inputs, w.into, strict=True):
-        total = total + x[None, :] * weight
-    return scaled_tanh(total)
-
-
-def output(w: Loaded, h: Array) -> list[Array]:
-    """Return the outputs of the network for the values h of the hidden layer, each [lanes]."""
-    return [(h * weight).sum(axis=0) + bias for weight, bias in zip(w.out, w.out_bias, strict=True)]
-
-
-def weight_slopes(w: Loaded, inputs: list[Array], h: Array, pull: list[Array]) -> list[Array]:
-    """Return the derivatives with respect to the weights, given those with respect to the outputs, for each lane.
-
-    They are those from each input, of the hidden layer's bias, and to each output: [width, lanes].
-    """
-    bias = sum(p[None, :] * weight for p, weight in zip(pull, w.out, strict=True)) * (1.0 - h * h)
-    return [*(x[None, :] * bias for x in inputs), bias, *(p[None, :] * h for p in pull)]
-
-
-def read(ref: Any, lanes: int) -> list[Array]:
-    """Read the numbers that `scalars` wrote, each repeated for every lane."""
-    return [jnp.broadcast_to(ref[i], (lanes,)) for i in range(ref.shape[0] - 1)]
+def check_floats(observation: Array) -> None:
+    """Raise Unfit if the network's inputs are not float32, which is how the kernels read them."""
+    if observation.dtype != jnp.float32:
+        raise Unfit(f"observations of type {observation.dtype}")
 
 
 class Batch(NamedTuple):
