@@ -129,8 +129,9 @@ def test_weights_and_kept_ratios(float64, horizon, batches):
         under = [np.asarray(log_probs(policy, params, trajectories)) for _, params in kept]
         rows = slice(place * n, place * n + n)
         for j in range(len(kept)):
-            held = window.ratios[(batches - len(kept) + j) % K, :horizon, rows].T
-            np.testing.assert_allclose(held, np.cumsum(under[j] - under[k], axis=1), rtol=1e-9, atol=1e-12)
+            step, cumulative = (x[(batches - len(kept) + j) % K, :horizon, rows].T for x in window.ratios)
+            np.testing.assert_allclose(step, np.exp(under[j] - under[k]), rtol=1e-9)
+            np.testing.assert_allclose(cumulative, np.exp(np.cumsum(under[j] - under[k], axis=1)), rtol=1e-9)
         mask = np.asarray(trajectories.mask) > 0
         mixture = np.mean([np.exp(x) for x in under], axis=0)
         np.testing.assert_allclose(found.step[rows, :horizon][mask], (np.exp(under[-1]) / mixture)[mask], rtol=1e-9)

@@ -101,6 +101,16 @@ def norm(a: Tree) -> Array:
     return jnp.sqrt(tree_vdot(a, a))
 
 
+def where(condition: Array, new: T, old: T) -> T:
+    """`new` if the condition holds, else `old`. A node with a method `where(condition, old)` says itself what has to be chosen."""
+
+    def chosen(new: Any, old: Any) -> Any:
+        return new.where(condition, old) if hasattr(new, "where") else jnp.where(condition, new, old)
+
+    made: T = jax.tree.map(chosen, new, old, is_leaf=lambda node: hasattr(node, "where"))
+    return made
+
+
 def all_finite(tree: Tree) -> Array:
     """Whether every number in the tree is finite."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]

@@ -10,10 +10,10 @@ Both are at most K. With fixed ξ_j, cumulative weights make every estimator unb
 states were visited by other policies.
 
 The ratios of all ξ_j are kept, so an iteration computes the log-probabilities of 2KB trajectories: the new batch under K
-parameters, and all K batches under ξ_t. The memory is K·K·B·H numbers, and the K batches themselves.
+parameters, and all K batches under ξ_t. What is left in proportion to K² is a sum. The memory is 2·K·K·B·H numbers, and the K
+batches themselves.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,9 +22,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.contract import Blank
+from stormpg.kernels import running_sums
 from stormpg.pytrees import Tree
 from stormpg.scores import SHORT, fold_blocks, log_probs_in_blocks, whole_blocks
 from stormpg.trajectories import Batch, Trajectories, Weights
+
+LARGEST = 80.0  # logarithm of the largest ratio, so that a sum over K places does not overflow in float32
 
 
 class Window(NamedTuple):
@@ -32,13 +35,21 @@ class Window(NamedTuple):
 
     trajectories: Trajectories  # [K·B, H, ...]
     params: Tree  # [K, ...] ξ_j, which sampled the batch in place j
-    ratios: Array  # [K, H, K·B] Σ_{t≤h} log(π_{ξ_j}/π_ξ')(a_t|s_t), with ξ' the parameters that sampled the trajectory
+    ratios: Weights  # [K, H, K·B] π_{ξ_j}/π_ξ' of steps and products of steps, with ξ' the parameters that sampled the trajectory
     batches: Array  # their number so far
+
+    def where(self, condition: Array, old: "Window") -> "Window":
+        """This window if the condition holds, else one that equals `old` for all that follows.
+
+        The place of the new batch is then the next one's. So only the number of batches is chosen: arrays of all batches would be
+        copied in every iteration.
+        """
+        return self._replace(batches=jnp.where(condition, self.batches, old.batches))
 
     @property
     def places(self) -> int:
         """K."""
-        return len(self.ratios)
+        return len(self.ratios.step)
 
     @property
     def filled(self) -> Array:
@@ -63,7 +74,7 @@ def empty(K: int, params: Tree, blank: Blank) -> Window:
     return Window(
         jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), one),
         jax.tree.map(lambda x: jnp.broadcast_to(x, (K, *jnp.shape(x))), params),
-        jnp.zeros((K, horizon, n), one.log_prob.dtype),
+        Weights(*[jnp.zeros((K, horizon, n), one.log_prob.dtype)] * 2),
         jnp.zeros((), int),
     )
 
@@ -81,47 +92,47 @@ def add_batch(window: Window, policy: Any, batch: Batch) -> Window:
     params = jax.tree.map(lambda all, new: put(all, new[None], place), window.params, batch.sampled_at)
     first = place * len(taken.mask)
     trajectories = jax.tree.map(lambda all, new: put(all, new, first), window.trajectories, taken)
-    under_all = jax.vmap(lambda one: summed_ratios(policy, one, taken))(params)
-    under_new = summed_ratios(policy, batch.sampled_at, trajectories)
-    kept = put(put(window.ratios, under_all, first, axis=2), under_new[None], place)
-    return Window(trajectories, params, kept, window.batches + 1)
+    under_all = jax.vmap(lambda one: ratios_under(policy, one, taken))(params)
+    under_new = ratios_under(policy, batch.sampled_at, trajectories, keep=True)
+
+    def kept(all: Array, of_batch: Array, of_place: Array) -> Array:
+        made: Array = put(put(all, of_batch, first, axis=2), of_place[None], place)
+        return made
+
+    return Window(trajectories, params, Weights(*map(kept, window.ratios, under_all, under_new)), window.batches + 1)
 
 
-def summed_ratios(policy: Any, params: Tree, taken: Trajectories) -> Array:
-    """Σ_{t≤h} log(π_ξ/π_ξ')(a_t|s_t), [H, n]. The ratios are small, so their sums lose fewer digits than log-probabilities."""
-    ratio = (log_probs_in_blocks(policy, params, taken) - taken.log_prob) * taken.mask
-    return jnp.cumsum(ratio, axis=1).T
+def ratios_under(policy: Any, params: Tree, taken: Trajectories, keep: bool = False) -> Weights:
+    """(π_ξ/π_ξ')(a_h|s_h) of each step, and their products up to it, [H, n]. `keep`: a sum of scores follows."""
+    ratio = (log_probs_in_blocks(policy, params, taken, keep=keep) - taken.log_prob) * taken.mask
+    # Sums of the ratios, which are small, lose fewer digits than those of log-probabilities.
+    return Weights(*(jnp.exp(jnp.minimum(x, LARGEST)).T for x in (ratio, running_sums(ratio))))
+
+
+def newest(window: Window) -> Weights:
+    """The ratios of all trajectories under the parameters of the last batch, [H, K·B]."""
+    return Weights(*(jax.lax.dynamic_index_in_dim(x, window.newest, keepdims=False) for x in window.ratios))
 
 
 def weights(window: Window) -> Weights:
     """The weights of all steps under the parameters that sampled the last batch."""
-    newest = jax.lax.dynamic_index_in_dim(window.ratios, window.newest, keepdims=True)
-    log_share = jnp.where(jnp.arange(window.places) < window.filled, -jnp.log(window.filled), -jnp.inf)
+    share = (jnp.arange(window.places) < window.filled) / window.filled
 
-    def block(before: Array, arrays: tuple[Array, Array]) -> tuple[Array, Weights]:
-        every, now = arrays
+    def mixed(ratios: Array) -> Array:
+        # A sum over the first axis at once would read the numbers of each step from K distant places.
+        add_place = lambda place, total: total + share[place] * ratios[place]
+        made: Array = jax.lax.fori_loop(0, window.places, add_place, jnp.zeros_like(ratios[0]))
+        return made
 
-        def total(place: Array) -> Array:
-            return every[place] - now[0]
+    def block(nothing: tuple[()], arrays: tuple[Weights, Weights]) -> tuple[tuple[()], Weights]:
+        # The mixture has its share of the policy that sampled the trajectory, whose ratio is 1.
+        return nothing, Weights(*((ours[0] / mixed(every)).T for every, ours in zip(*arrays, strict=True)))
 
-        def single(place: Array) -> Array:
-            return jnp.diff(total(place), axis=0, prepend=before[place][None])
-
-        def mixed(ratio: Callable[[Array], Array]) -> Array:
-            # A sum over the first axis at once would read the numbers of each step from K distant places.
-            add_place = lambda place, total: total + jnp.exp(ratio(place) + log_share[place])
-            made: Array = jax.lax.fori_loop(0, window.places, add_place, jnp.zeros_like(now[0]))
-            return made
-
-        # The sum is at least the share of the newest. If it overflows, the weight is 0, which is its limit.
-        return (every - now)[:, -1], Weights(1 / mixed(single).T, 1 / mixed(total).T)
-
-    start = jnp.zeros_like(window.ratios[:, 0])
-    made: Weights = fold_blocks(block, start, (window.ratios, newest), window.trajectories.mask)[1]
+    ours = jax.tree.map(lambda x: x[None], newest(window))
+    made: Weights = fold_blocks(block, (), (window.ratios, ours), window.trajectories.mask)[1]
     return made
 
 
 def own_weights(window: Window) -> Weights:
     """The weights of all steps under the parameters of the last batch, relative to those that sampled each trajectory."""
-    total = jax.lax.dynamic_index_in_dim(window.ratios, window.newest, keepdims=False).T
-    return Weights(jnp.exp(jnp.diff(total, axis=1, prepend=0.0)), jnp.exp(total))
+    return Weights(*(x.T for x in newest(window)))

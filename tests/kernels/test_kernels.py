@@ -1,5 +1,7 @@
 """The fused kernels give the same numbers as plain JAX. Those for a GPU are compiled on a GPU, else interpreted."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from stormpg.pytrees import stack, traceable
 from stormpg.sampling.rollouts import noise_of, rollout
 from stormpg.scores import log_probs, score_sum
 from stormpg.trajectories import RUNS
-from stormpg.windows import summed_ratios
+from stormpg.windows import ratios_under
 
 ON_A_CPU = jax.default_backend() == "cpu"
 COMPILED = pytest.param(
@@ -93,6 +95,16 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), ours, theirs)
 
 
+@MODULES
+@pytest.mark.parametrize(("n", "horizon"), [(3, 40), (9, 300)])
+def test_cumulative_sums(n, horizon, module):
+    x = jax.random.normal(jax.random.key(0), (2, n, horizon))
+    for backward in (False, True):
+        ours = jax.jit(jax.vmap(lambda x, backward=backward: module.running_sums(x, backward)))(x)
+        plain = np.flip(np.cumsum(np.flip(x, 2), 2), 2) if backward else np.cumsum(x, 2)
+        np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-4)
+
+
 def test_some_episodes_ended_in_these_tests():
     env = make("cartpole-continuous")
     policy = policy_for(env)
@@ -147,14 +159,14 @@ def test_the_ratios_of_a_window_go_through_the_kernel(monkeypatch):
     params = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), K))
     first = jax.tree.map(lambda x: x[0], params)
     batch = rollout(env, policy, first, jax.random.key(1), n, horizon)
-    of_all = jax.vmap(lambda one: summed_ratios(policy, one, batch))
+    of_all = jax.vmap(lambda one: ratios_under(policy, one, batch))
     monkeypatch.setenv("STORMPG_FUSED", "0")
     plain = of_all(params)
     real, used = rows_gpu.outputs, []
     monkeypatch.setattr(kernels, "of", lambda name, policy, params: getattr(rows, name))
     monkeypatch.setattr(rows, "platform", lambda: "gpu")
     monkeypatch.setattr(rows_gpu, "outputs", lambda *batch: used.append(True) or real(*batch))
-    np.testing.assert_allclose(of_all(params), plain, rtol=1e-4, atol=1e-4)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), of_all(params), plain)
     assert used
 
 

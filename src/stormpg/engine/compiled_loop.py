@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from optax.tree_utils import tree_where
 
 from stormpg.algorithms import Algorithm
 from stormpg.engine.budget import Budget
@@ -24,7 +23,7 @@ from stormpg.envs.base import Environment
 from stormpg.kernels.libraries import PREFIX
 from stormpg.machine.blocks import as_here, block_size, cores, devices
 from stormpg.machine.xla import OFTEN, ONCE, Program
-from stormpg.pytrees import Tree
+from stormpg.pytrees import Tree, where
 from stormpg.sampling.rollouts import rollout
 from stormpg.schedules import Pattern
 from stormpg.trajectories import RUNS, Batch, Trajectories, over_runs
@@ -61,7 +60,7 @@ def iterate(setup: Setup, state: State, large: bool, budget: Budget) -> tuple[St
         after, row = jax.lax.cond(over_runs(live.astype(int)) > 0, compute, lambda state: (state, blank), state)
     else:
         after, row = compute(state)
-    return tree_where(live, after, state), row._replace(live=live)
+    return where(live, after, state), row._replace(live=live)
 
 
 def follow(pattern: Pattern, setup: Setup, state: State, budget: Budget) -> tuple[State, Row]:

@@ -14,7 +14,7 @@ from stormpg.algorithms import Algorithm
 from stormpg.contract import START, Here, Moment, Sample
 from stormpg.engine.budget import LIMIT, Budget
 from stormpg.engine.metrics import Row, recorded, smallest
-from stormpg.pytrees import Tree, add, all_finite, as_float, norm
+from stormpg.pytrees import Tree, add, all_finite, as_float, norm, where
 from stormpg.sampling import empty_batch
 from stormpg.scores import log_probs_in_blocks
 from stormpg.trajectories import Batch, Trajectories, mean_return, mixture_log_prob
@@ -168,7 +168,7 @@ def learn(setup: Setup, state: State, large: bool, batches: tuple[Batch, ...]) -
     # A run whose numbers are no longer finite keeps its last finite state, continues to sample, and is marked as diverged.
     good = all_finite((tracked.gradient, moved, step)) & ~state.diverged
     old, new = (state.params, state.memory, state.step), (moved, tracked.memory, step)
-    params, memory, step = tree_where(good, new, old)
+    params, memory, step = where(good, new, old)
     row = recorded(here, tracked, batches, size, ~good)
     best, best_return = best_of(state, batches)
     after = State(

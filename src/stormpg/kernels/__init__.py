@@ -91,11 +91,9 @@ def running_sums(x: Array, backward: bool = False) -> Array:
     def plain(x: Array) -> Array:
         return jnp.cumsum(x[:, ::-1], axis=1)[:, ::-1] if backward else jnp.cumsum(x, axis=1)
 
-    if not enabled() or platform() != "cpu" or x.dtype != jnp.float32:
+    if not enabled() or x.dtype != jnp.float32:
         return plain(x)
-    from stormpg.kernels import cpu
-
-    fast = jax.custom_jvp(functools.partial(cpu.running_sums, backward=backward))
+    fast = jax.custom_jvp(functools.partial(importlib.import_module(MODULES[platform()]).running_sums, backward=backward))
     fast.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
     try:
         return fast(x)

@@ -14,7 +14,7 @@ import jax
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 
-MOST = 2**18  # numbers of a run: beyond a core's cache, computing them again is as fast
+MOST = 2**20  # numbers of a run: reading more of them from memory takes as long as computing them again
 
 _kept: dict[tuple[int, int], tuple[Any, Any, Tree]] = {}
 

@@ -1,4 +1,4 @@
-"""The GPU kernel of a whole rollout.
+"""The GPU kernels of a whole rollout, and of cumulative sums over its steps.
 
 In plain JAX every step of a rollout launches several kernels, and thousands of small kernels run one after another. Here the
 steps of a trajectory are a loop inside one kernel, which stops when all its episodes have ended. The environment and the policy
@@ -25,6 +25,7 @@ from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories, over_runs
 
 LANES = 32  # the largest number of trajectories per program
+ROWS, STEPS = 8, 128  # the largest numbers of trajectories and of their steps whose sums a program computes at once
 
 LoopState = tuple[Array, list[Array], list[Array], Array]  # of a rollout: time, state, observation, 1 while the episode runs
 
@@ -124,3 +125,25 @@ def rollout(
     seen, acted, reward, mask, log_prob, *kept = call(kernel, -(-n // lanes), out_shape, *operands)
     made = Trajectories(seen, acted.reshape(n, horizon, *action.shape), reward, mask, log_prob)
     return made, Kept(kept[0], None) if kept else None
+
+
+def running_sums(x: Array, backward: bool) -> Array:
+    """Return Σ_{k≤h} x_k, or Σ_{k≥h} x_k, for x [n, H]. XLA would add 16 numbers for each sum."""
+    n, horizon = x.shape
+    rows, steps = min(power_of_two(n), ROWS), min(power_of_two(horizon), STEPS)
+
+    def kernel(numbers: Ref, sums: Ref) -> None:
+        row = (pl.program_id(0) * rows + jnp.arange(rows))[:, None]
+
+        def block(number: Array, before: Array) -> Array:
+            step = (number * steps + jnp.arange(steps))[None, :]
+            inside = (row < n) & (step < horizon)
+            at = row, jnp.where(step < horizon, horizon - 1 - step, step) if backward else step
+            value = triton.load(numbers.at[at], mask=inside, other=0)
+            triton.store(sums.at[at], before[:, None] + jnp.cumsum(value, axis=1), mask=inside)
+            return before + value.sum(axis=1)
+
+        jax.lax.fori_loop(0, -(-horizon // steps), block, jnp.zeros((rows,)))
+
+    made: Array = call(kernel, -(-n // rows), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    return made

@@ -23,7 +23,7 @@ from stormpg.machine.xla import CACHE, NO_TRIALS, keep_programs, understood
 from stormpg.studies.work_units import drop_programs
 
 GROUP = 8  # number of parts after which a process drops its compiled programs
-PROCESSES = 14  # maximum number of processes, which share a GPU or the cores
+PROCESSES = 14  # maximum number of processes that share a GPU
 GRACE = 5.0  # seconds that terminated processes have to clean up
 DONE = itertools.count()  # counts the parts that a process of a cluster has completed
 
@@ -135,7 +135,7 @@ def processes(parts: int, share: bool = False) -> Executor:
     """A pool of processes that share a GPU or, if `share`, the cores."""
     cache = tuple(getattr(jax.config, name) for name in CACHE)
     spawn = multiprocessing.get_context("spawn")  # a GPU's driver does not survive a fork
-    count = min(PROCESSES, cores(), parts)
+    count = min(cores(), parts) if share else min(PROCESSES, cores(), parts)
     begin = (understood(*NO_TRIALS), cache, max(cores() // count, 1) if share else None)
     return ProcessPoolExecutor(count, spawn, initializer=begin_worker, initargs=begin)
 
