@@ -96,7 +96,7 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
 
 
 @MODULES
-@pytest.mark.parametrize(("n", "horizon"), [(3, 40), (9, 300)])
+@pytest.mark.parametrize(("n", "horizon"), [(3, 40), (9, 300), (1, 128)])
 def test_cumulative_sums(n, horizon, module):
     x = jax.random.normal(jax.random.key(0), (2, n, horizon))
     for backward in (False, True):

@@ -25,7 +25,7 @@ from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories, over_runs
 
 LANES = 32  # the largest number of trajectories per program
-ROWS, STEPS = 8, 128  # the largest numbers of trajectories and of their steps whose sums a program computes at once
+ROWS, STEPS = 8, 128  # trajectories and steps whose sums a program computes at once; the compiler fails for some other numbers
 
 LoopState = tuple[Array, list[Array], list[Array], Array]  # of a rollout: time, state, observation, 1 while the episode runs
 
@@ -130,20 +130,21 @@ def rollout(
 def running_sums(x: Array, backward: bool) -> Array:
     """Return Σ_{k≤h} x_k, or Σ_{k≥h} x_k, for x [n, H]. XLA would add 16 numbers for each sum."""
     n, horizon = x.shape
-    rows, steps = min(power_of_two(n), ROWS), min(power_of_two(horizon), STEPS)
+    blocks = -(-horizon // STEPS)
 
     def kernel(numbers: Ref, sums: Ref) -> None:
-        row = (pl.program_id(0) * rows + jnp.arange(rows))[:, None]
+        program = pl.program_id(0)
+        row = (program // blocks * ROWS + jnp.arange(ROWS))[:, None]
+        step = (program % blocks * STEPS + jnp.arange(STEPS))[None, :]
+        inside = (row < n) & (step < horizon)
+        at = row, jnp.where(step < horizon, horizon - 1 - step, step) if backward else step
+        triton.store(sums.at[at], jnp.cumsum(triton.load(numbers.at[at], mask=inside, other=0), axis=1), mask=inside)
 
-        def block(number: Array, before: Array) -> Array:
-            step = (number * steps + jnp.arange(steps))[None, :]
-            inside = (row < n) & (step < horizon)
-            at = row, jnp.where(step < horizon, horizon - 1 - step, step) if backward else step
-            value = triton.load(numbers.at[at], mask=inside, other=0)
-            triton.store(sums.at[at], before[:, None] + jnp.cumsum(value, axis=1), mask=inside)
-            return before + value.sum(axis=1)
-
-        jax.lax.fori_loop(0, -(-horizon // steps), block, jnp.zeros((rows,)))
-
-    made: Array = call(kernel, -(-n // rows), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
-    return made
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    of_blocks: Array = call(kernel, -(-n // ROWS) * blocks, shape, x)
+    if blocks == 1:
+        return of_blocks
+    ends = np.arange(1, blocks) * STEPS - 1
+    before = jnp.cumsum(of_blocks[:, horizon - 1 - ends if backward else ends], axis=1)
+    block = np.arange(horizon) // STEPS
+    return of_blocks + jnp.pad(before, ((0, 0), (1, 0)))[:, block[::-1] if backward else block]

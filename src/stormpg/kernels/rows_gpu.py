@@ -30,7 +30,7 @@ from stormpg.pytrees import Tree
 from stormpg.trajectories import over_runs
 
 TILE = 4  # the number of steps of a trajectory whose outputs a program computes at once
-SUM_TILE = 4  # the same for sums over steps, which need more registers
+SUM_TILE = 4  # the same for sums over steps
 PROGRAMS = 8192  # this many programs fill a GPU; larger batches give each program several trajectories
 
 
