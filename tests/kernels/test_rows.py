@@ -56,7 +56,7 @@ def module(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def single_precision():
-    with jax.enable_x64(False):
+    with jax.enable_x64(False), jax.default_matmul_precision("highest"):  # plain JAX multiplies in TF32 on a GPU otherwise
         yield
 
 
