@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from stormpg import kernels
 from stormpg.estimators import Estimate, Estimator, estimate
 from stormpg.pytrees import Tree
 from stormpg.scores import log_probs_in_blocks
@@ -114,7 +115,8 @@ class Here(Moment):
         to h, the mean of Σ_h (γ^h r_h − b_h) [ ∇C_h v + C_h (C_h · v) ] for GPOMDP.
         """
         d = lambda params: estimate(self.estimator, self.policy, params, batch.trajectories).gradient
-        product: Tree = jax.jvp(d, (batch.sampled_at,), (v,))[1]
+        with kernels.forward_mode():
+            product: Tree = jax.jvp(d, (batch.sampled_at,), (v,))[1]
         return product
 
     def limited(self, moved: Tree, batch: Batch) -> Tree:

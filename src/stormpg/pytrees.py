@@ -102,7 +102,7 @@ def norm(a: Tree) -> Array:
 
 
 def where(condition: Array, new: T, old: T) -> T:
-    """`new` if the condition holds, else `old`. A node with a method `where(condition, old)` says itself what has to be chosen."""
+    """`new` if the condition holds, else `old`. A node with a method `where(condition, old)` chooses for itself."""
 
     def chosen(new: Any, old: Any) -> Any:
         return new.where(condition, old) if hasattr(new, "where") else jnp.where(condition, new, old)

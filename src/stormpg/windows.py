@@ -35,7 +35,9 @@ class Window(NamedTuple):
 
     trajectories: Trajectories  # [K·B, H, ...]
     params: Tree  # [K, ...] ξ_j, which sampled the batch in place j
-    ratios: Weights  # [K, H, K·B] π_{ξ_j}/π_ξ' of steps and products of steps, with ξ' the parameters that sampled the trajectory
+    ratios: (
+        Weights  # [K, H, K·B] π_{ξ_j}/π_ξ' of steps and products of steps, with ξ' the parameters that sampled the trajectory
+    )
     batches: Array  # their number so far
 
     def where(self, condition: Array, old: "Window") -> "Window":

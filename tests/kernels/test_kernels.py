@@ -115,7 +115,12 @@ def test_some_episodes_ended_in_these_tests():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "programs"),
-    [(gpu, rows_gpu.PROGRAMS), (gpu, 3), (gpu, 1), pytest.param(cpu, 1, marks=COMPILED.marks)],  # 1, 2 or 3 trajectories a program
+    [
+        (gpu, rows_gpu.PROGRAMS),
+        (gpu, 3),
+        (gpu, 1),
+        pytest.param(cpu, 1, marks=COMPILED.marks),
+    ],  # 1, 2 or 3 trajectories a program
     indirect=["module"],
 )
 def test_kernels_map_over_runs_with_settings_of_their_own(module, programs, monkeypatch):

@@ -21,7 +21,7 @@ from stormpg.policies.normalisation import Normalised, Seen
 from stormpg.pytrees import stack, traceable
 from stormpg.scores import log_probs_in_blocks, score_sum, score_sums
 from stormpg.steps.natural import divergence_on
-from stormpg.trajectories import RUNS, Trajectories
+from stormpg.trajectories import RUNS, Batch, Trajectories
 
 N, INPUTS = 6, 3
 GAUSSIAN = functools.partial(stormpg.gaussian_mlp, INPUTS, 2, hidden=(20,), learn_sigma=True, sigma=0.7)  # not whole vectors
@@ -125,6 +125,27 @@ def test_divergences_and_products_with_the_fisher_matrix(policy, monkeypatch):
     ours, theirs = both(monkeypatch, made, params, taken, direction)
     assert theirs[1] > 1e-3
     same(ours, theirs)
+
+
+@EVERY_POLICY
+@pytest.mark.parametrize("baseline", ["none", "time"])
+def test_products_with_the_hessian(policy, baseline, monkeypatch):
+    params = parameters(policy)
+    taken = batch(policy, params)
+    direction = jax.tree.map(lambda x: 0.1 * jnp.cos(jnp.arange(x.size, dtype=jnp.float32)).reshape(x.shape), params)
+    if isinstance(policy, Normalised):
+        direction["seen"] = jax.tree.map(jnp.zeros_like, params["seen"])
+    used = []
+    kernel = rows.network_kernels().pull_back_tangents
+    monkeypatch.setattr(rows.network_kernels(), "pull_back_tangents", lambda *given: used.append(True) or kernel(*given))
+
+    def product(params, taken, direction):
+        sampled = taken._replace(log_prob=log_probs_in_blocks(policy, params, taken), reward=taken.reward * taken.mask)
+        here = Here(None, None, params, policy, stormpg.estimators.gpomdp(0.99, baseline), True, N)
+        return here.hessian_product(Batch(sampled, params), direction)
+
+    same(*both(monkeypatch, product, params, taken, direction), rtol=1e-4)
+    assert len(used) == 1
 
 
 def test_parts_must_be_equal():

@@ -4,10 +4,12 @@
 compiler. STORMPG_FUSED=0 disables them.
 """
 
+import contextlib
+import contextvars
 import functools
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -31,6 +33,9 @@ MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "
 
 LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
 
+FORWARD = {"log_probs": 3, "score_sum": 4}  # what can be differentiated in forward mode, and the arguments without what is kept
+
+_forward = contextvars.ContextVar("forward", default=False)
 _told: set[str] = set()  # the reasons that this process has given for plain JAX
 
 
@@ -57,12 +62,11 @@ def enabled() -> bool:
     return platform() != "cpu" or (libraries.compiler() is not None and jnp.result_type(float) == jnp.float32)
 
 
-def instead(
-    name: str, plain: Callable[..., T], policy: Any, params: Tree, *arguments: Any, **static: Any
-) -> tuple[T, Tree]:
+def instead(name: str, plain: Callable[..., T], policy: Any, params: Tree, *arguments: Any, **static: Any) -> tuple[T, Tree]:
     """`plain(policy, params, *arguments)`, by the kernel `name` if possible, and what the kernel keeps, or None.
 
-    `static`: more arguments for the kernel. A kernel cannot be differentiated: its derivatives are those of `plain`.
+    `static`: more arguments for the kernel. A kernel cannot be differentiated: its derivatives are those of `plain`, or in
+    `forward_mode` those of the kernels of a network alone.
     """
     found = of(name, policy, params)
     if found is None:
@@ -72,7 +76,7 @@ def instead(
 
     @fast.defjvp
     def derivative(primals: Any, tangents: Any) -> Any:
-        made, slope = jax.jvp(plain, primals, tangents)
+        made, slope = jax.jvp(differentiable(name, plain, policy, params), primals, tangents)
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(kernel, *primals)[1])  # no kernel reads it
         return (made, nothing), (slope, nothing)
 
@@ -83,6 +87,24 @@ def instead(
             tell_once(f"the environment {static['env'].name} does not fit: {error}" if "env" in static else str(error))
         return plain(policy, params, *arguments), None
     return made
+
+
+@contextlib.contextmanager
+def forward_mode() -> Iterator[None]:
+    """Derivatives that are taken here are those of the kernels of a network alone. They have no transpose: no reverse mode."""
+    before = _forward.set(True)
+    try:
+        yield
+    finally:
+        _forward.reset(before)
+
+
+def differentiable(name: str, plain: Callable[..., T], policy: Any, params: Tree) -> Callable[..., T]:
+    """`plain`, or the same function by kernels that can be differentiated in forward mode."""
+    if not _forward.get() or name not in FORWARD or not network_fits(policy, params):
+        return plain
+    kernel = getattr(importlib.import_module("stormpg.kernels.rows"), name)
+    return lambda *arguments: kernel(*arguments[: FORWARD[name]])[0]
 
 
 def running_sums(x: Array, backward: bool = False) -> Array:
@@ -96,7 +118,8 @@ def running_sums(x: Array, backward: bool = False) -> Array:
     fast = jax.custom_jvp(functools.partial(importlib.import_module(MODULES[platform()]).running_sums, backward=backward))
     fast.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
     try:
-        return fast(x)
+        made: Array = fast(x)
+        return made
     except libraries.Unbuilt as error:
         tell_once(str(error))
         return plain(x)

@@ -17,7 +17,7 @@ from jax import Array
 from stormpg.kernels import activations, libraries
 from stormpg.kernels.c_code import c_function
 from stormpg.kernels.network import check_floats, head, read_batch, scalars, split, unpacked, weights
-from stormpg.kernels.scalar_code import Unfit, is_number, on_lanes
+from stormpg.kernels.scalar_code import is_number, on_lanes
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 

@@ -22,7 +22,7 @@ from stormpg.kernels.network_gpu import Ref, call, hidden, load_weights, output,
 from stormpg.kernels.rows import Kept
 from stormpg.kernels.scalar_code import on_lanes
 from stormpg.pytrees import Tree
-from stormpg.trajectories import Trajectories, over_runs
+from stormpg.trajectories import Trajectories
 
 LANES = 32  # the largest number of trajectories per program
 ROWS, STEPS = 8, 128  # trajectories and steps whose sums a program computes at once; the compiler fails for some other numbers

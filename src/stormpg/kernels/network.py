@@ -13,6 +13,7 @@ from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 
+
 class Given(NamedTuple):
     """A network whose output is its parameter, so that a policy's functions can be traced without its network."""
 

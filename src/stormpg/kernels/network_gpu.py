@@ -21,7 +21,7 @@ SCALE = 2.0 / math.log(2.0)  # tanh(x) = 1 - 2 / (2^(SCALE x) + 1), and a GPU co
 @functools.cache
 def interpreted() -> bool:
     """Whether GPU kernels run in Python: this process has no GPU."""
-    return jax.devices()[0].platform == "cpu"
+    return bool(jax.devices()[0].platform == "cpu")
 
 
 def call(kernel: Callable[..., None], programs: int, out_shape: Any, *operands: Any) -> Any:
@@ -35,8 +35,8 @@ def call(kernel: Callable[..., None], programs: int, out_shape: Any, *operands: 
     )(*operands)
 
 
-# tanh(x / SCALE) of $1. The approximations have errors of one unit in the last place. Without .ftz, which rounds denormal numbers
-# to 0, each would take three more instructions for them; here 1 is added to every such number.
+# tanh(x / SCALE) of $1. The approximations have errors of one unit in the last place. Without .ftz, which rounds denormal
+# numbers to 0, each would take three more instructions for them; here 1 is added to every such number.
 TANH = """{
     .reg .f32 y;
     ex2.approx.ftz.f32 y, $1;

@@ -1,4 +1,4 @@
-/* The network of any policy on the time steps of a batch: its outputs, their tangents, and the pull-back of slopes of the outputs.
+/* The network of any policy on the time steps of a batch: its outputs, the pull-back of slopes of the outputs, and the tangents of both.
  *
  * The density is JAX's part, see `rows.py`. Activations that are not given are computed again, 16 rows at a time.
  */
@@ -107,6 +107,50 @@ XLA_FFI_Error *pull_back_of_rows(XLA_FFI_CallFrame *frame) {
                     for (int o = 0; o < OUTPUTS; o++)
                         for (int row = 0; row < many; row++) narrow[set * parts + part][o] += slopes[o][row];
                     backward(net, rows, many, hidden, slopes, wide[set * parts + part]);
+                }
+            }
+    }
+    return NULL;
+}
+
+/* net, observations, lengths, slopes of the outputs [sets][n][H][OUTPUTS], tangent of the net ->
+ * tangents of the sums over equal parts of the batch, [sets][parts][INPUTS + 1 + OUTPUTS][UNITS] */
+XLA_FFI_Error *pull_back_tangents_of_rows(XLA_FFI_CallFrame *frame) {
+    if (asked_for_version(frame)) return NULL;
+    Call call = read_call(frame, 4);
+    int64_t sets = length(&call, 11, 0), parts = length(&call, 11, 1), n = length(&call, 6, 1), H = length(&call, 6, 2);
+    float computed[LANES][KEPT], slopes[OUTPUTS][LANES];
+    for (int64_t run = 0; run < call.count; run++) {
+        Net net = net_of_run(&call, run);
+        const float *seen = of_run(&call, 4, run), *pulls = of_run(&call, 6, run);
+        const int *lengths = (const int *)of_run(&call, 5, run);
+        const float *d_into = of_run(&call, 7, run), *d_bias = of_run(&call, 8, run), *d_out = of_run(&call, 9, run);
+        float(*made)[INPUTS + 1 + OUTPUTS][UNITS] = (void *)of_run(&call, 11, run);
+        memset(made, 0, sizeof *made * sets * parts);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t t = 0; t < lengths[i]; t += LANES) {
+                int many = lengths[i] - t < LANES ? (int)(lengths[i] - t) : LANES;
+                int64_t at = i * H + t, part = i / (n / parts);
+                const float *rows = seen + at * INPUTS, *hidden = activations(net, rows, many, NULL, computed);
+                for (int64_t set = 0; set < sets; set++) {
+                    float(*sums)[UNITS] = made[set * parts + part];
+                    to_lanes(pulls + ((set * n * H) + at) * OUTPUTS, OUTPUTS, many, slopes);
+                    for (int unit = 0; unit < UNITS; unit += WIDTH)
+                        for (int row = 0; row < many; row++) {
+                            Vector h = load(hidden + row * KEPT + unit), moved = load(d_bias + unit), back = {0}, d_back = {0};
+                            for (int k = 0; k < INPUTS; k++) moved += rows[row * INPUTS + k] * load(d_into + k * UNITS + unit);
+                            moved -= moved * h * h; /* of the hidden unit */
+                            for (int o = 0; o < OUTPUTS; o++) {
+                                back += slopes[o][row] * load(net.out + o * UNITS + unit);
+                                d_back += slopes[o][row] * load(d_out + o * UNITS + unit);
+                            }
+                            d_back -= d_back * h * h + 2 * back * h * moved;
+                            for (int k = 0; k < INPUTS; k++)
+                                store(sums[k] + unit, load(sums[k] + unit) + rows[row * INPUTS + k] * d_back);
+                            store(sums[INPUTS] + unit, load(sums[INPUTS] + unit) + d_back);
+                            for (int o = 0; o < OUTPUTS; o++)
+                                store(sums[INPUTS + 1 + o] + unit, load(sums[INPUTS + 1 + o] + unit) + slopes[o][row] * moved);
+                        }
                 }
             }
     }

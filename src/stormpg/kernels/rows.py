@@ -1,11 +1,13 @@
 """Log-probabilities, sums of scores and divergences by kernels of the network alone, whatever the density of the policy.
 
-Three kernels (`rows_cpu`, `rows_gpu`) take the time steps of a batch: the outputs of the network, their tangents, and the
-pull-back of slopes of the outputs. The density stays in JAX; it is cheap, because it takes a few numbers for each step instead
-of a hidden layer. On a CPU, `cpu` translates whole policies to C where it can, which is faster still.
+Four kernels (`rows_cpu`, `rows_gpu`) take the time steps of a batch: the outputs of the network, the pull-back of slopes of the
+outputs, and the tangents of both, so that all this can be differentiated in forward mode. The density stays in JAX; it is
+cheap, because it takes a few numbers for each step instead of a hidden layer. On a CPU, `cpu` translates whole policies to C
+where it can, which is faster still.
 """
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from jax import Array
 from stormpg.kernels.network import Given, check_floats, read_batch, split
 from stormpg.machine.xla import platform
 from stormpg.policies.normalisation import Normalised
-from stormpg.pytrees import Tree
+from stormpg.pytrees import Tree, add
 from stormpg.trajectories import Trajectories
 
 
@@ -59,7 +61,7 @@ class Rows(NamedTuple):
 
     def outputs(self, layers: Tree | None = None, keep: bool = False) -> Kept:
         """The outputs of the network with these weights, or with its own, 0 on padded steps. `keep`: a pull-back follows."""
-        return Kept(*network_kernels().outputs(self.layers if layers is None else layers, self.observation, self.length, keep))
+        return _outputs(keep, self.layers if layers is None else layers, self.observation, self.length)
 
     def tangents(self, direction: Tree, kept: Kept) -> Array:
         """The derivatives of the outputs in a direction of the network's parameters, [n, H, outputs]."""
@@ -71,7 +73,7 @@ class Rows(NamedTuple):
 
         slopes: [c, n, H, outputs]. The leaves of the result are [c, parts, ...], for each of `parts` equal parts of the batch.
         """
-        return network_kernels().pull_back(self.layers, self.observation, self.length, slopes, parts, kept.activations)
+        return _pull_back(parts, self.layers, slopes, self.observation, self.length, kept.activations)
 
 
 def rows_of(policy: Any, params: Tree, taken: Trajectories) -> Rows:
@@ -88,8 +90,33 @@ def rows_of(policy: Any, params: Tree, taken: Trajectories) -> Rows:
 
 
 def network_kernels() -> Any:
-    """The module of the three kernels of this platform: `outputs`, `tangents` and `pull_back`."""
+    """The module of the kernels of this platform: `outputs`, `tangents`, `pull_back` and `pull_back_tangents`."""
     return importlib.import_module(f"stormpg.kernels.rows_{'cpu' if platform() == 'cpu' else 'gpu'}")
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _outputs(keep: bool, layers: Tree, observation: Array, length: Array) -> Kept:
+    return Kept(*network_kernels().outputs(layers, observation, length, keep))
+
+
+@_outputs.defjvp
+def _of_outputs(keep: bool, primals: Any, tangents: Any) -> tuple[Kept, Kept]:
+    layers, observation, length = primals
+    made = _outputs(keep, layers, observation, length)
+    moved = network_kernels().tangents(layers, tangents[0], observation, length, made.activations)
+    return made, Kept(moved, jax.tree.map(jnp.zeros_like, made.activations))  # nobody differentiates activations
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _pull_back(parts: int, layers: Tree, slopes: Array, observation: Array, length: Array, activations: Array | None) -> Tree:
+    return network_kernels().pull_back(layers, observation, length, slopes, parts, activations)
+
+
+@_pull_back.defjvp
+def _of_pull_back(parts: int, primals: Any, tangents: Any) -> tuple[Tree, Tree]:
+    layers, slopes, *given = primals
+    by_layers = network_kernels().pull_back_tangents(layers, tangents[0], *given[:2], slopes, parts)
+    return _pull_back(parts, layers, slopes, *given), add(by_layers, _pull_back(parts, layers, tangents[1], *given))
 
 
 def log_densities(rows: Rows, output: Array, others: Tree, action: Array) -> Array:

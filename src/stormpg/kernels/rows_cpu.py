@@ -1,8 +1,9 @@
-"""The three kernels of a network on the time steps of a batch, for a CPU, in C (`rows.c`). See `rows`."""
+"""The kernels of a network on the time steps of a batch, for a CPU, in C (`rows.c`). See `rows`."""
 
 import functools
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from stormpg.kernels import activations
@@ -61,4 +62,15 @@ def pull_back(
     given = *net(layers), observation, length, slopes, *([] if kept is None else [kept])
     wide, narrow = call(source(inputs, units, size), "pull_back_of_rows", shapes, *given)
     made: Tree = jax.vmap(jax.vmap(functools.partial(unpacked, layers)))(wide, narrow)
+    return made
+
+
+def pull_back_tangents(layers: Tree, direction: Tree, observation: Array, length: Array, slopes: Array, parts: int) -> Tree:
+    """The derivatives of `pull_back` in a direction of the weights."""
+    inputs, units, size = sizes_of(layers)
+    shape = number(len(slopes), parts, inputs + 1 + size, units)
+    given = *net(layers), observation, length, slopes, *net(direction)
+    wide = call(source(inputs, units, size), "pull_back_tangents_of_rows", shape, *given)
+    none = jnp.zeros((len(slopes), parts, size))
+    made: Tree = jax.vmap(jax.vmap(functools.partial(unpacked, layers)))(wide, none)
     return made

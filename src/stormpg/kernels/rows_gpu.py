@@ -1,7 +1,7 @@
-"""The three kernels of a network on the time steps of a batch, for a GPU, in Pallas for Triton. See `rows`.
+"""The kernels of a network on the time steps of a batch, for a GPU, in Pallas for Triton. See `rows`.
 
-A program holds the weights in registers while the steps of its trajectories pass by. No activations are kept: computing a hidden
-layer again is faster than reading it from memory.
+A program holds the weights in registers while the steps of its trajectories pass by. No activations are kept: computing a
+hidden layer again is faster than reading it from memory.
 """
 
 import functools
@@ -13,7 +13,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from stormpg.kernels.network import unpacked, weights
+from stormpg.kernels.network import power_of_two, unpacked, weights
 from stormpg.kernels.network_gpu import (
     Ref,
     add_slopes,
@@ -111,26 +111,72 @@ def pull_back(
     layers: Tree, observation: Array, length: Array, slopes: Array, parts: int, kept: None = None
 ) -> Tree:  # fmt: skip
     """Sums of slopes by the weights from those by the outputs, [c, n, H, outputs]: leaves [c, parts, ...]."""
+
+    def added(given: Any) -> Any:
+        w = load_weights(given)
+        return lambda sums, seen, pull: add_slopes(sums, w, seen, hidden(w, seen), pull)
+
+    wide = sums_over_steps(added, weights_on_a_gpu(layers), layers, observation, length, slopes, parts)
+    narrow = slopes.reshape(len(slopes), parts, -1, slopes.shape[-1]).sum(axis=2)
+    made: Tree = jax.vmap(jax.vmap(functools.partial(unpacked, layers)))(wide, narrow)
+    return made
+
+
+def pull_back_tangents(layers: Tree, direction: Tree, observation: Array, length: Array, slopes: Array, parts: int) -> Tree:
+    """The derivatives of `pull_back` in a direction of the weights."""
+    packed = weights_on_a_gpu(layers)
+
+    def added(given: Any) -> Any:
+        w, d = (load_weights(one) for one in given)
+
+        def add(sums: list[Array], seen: list[Array], pull: list[Array]) -> list[Array]:
+            h, count = hidden(w, seen), len(seen)
+            slope = slope_of(h)
+            moved = first_layer(seen, d.into, d.bias) * slope  # of the hidden layer
+            back = sum(p[None, :] * out for p, out in zip(pull, w.out, strict=True))
+            moved_back = sum(p[None, :] * out for p, out in zip(pull, d.out, strict=True)) * slope - 2.0 * back * h * moved
+            return [
+                *(multiply_add(x[None, :], moved_back, total) for x, total in zip(seen, sums[:count], strict=True)),
+                sums[count] + moved_back,
+                *(multiply_add(p[None, :], moved, total) for p, total in zip(pull, sums[count + 1 :], strict=True)),
+            ]
+
+        return add
+
+    given = packed, weights(direction, packed.bias.shape[0])
+    wide = sums_over_steps(added, given, layers, observation, length, slopes, parts)
+    none = jnp.zeros((len(slopes), parts, slopes.shape[-1]))
+    made: Tree = jax.vmap(jax.vmap(functools.partial(unpacked, layers)))(wide, none)
+    return made
+
+
+def sums_over_steps(
+    added: Any, operands: Any, layers: Tree, observation: Array, length: Array, slopes: Array, parts: int
+) -> Array:  # fmt: skip
+    """Sums of vectors of units over the steps of each part, [c, parts, inputs + 1 + outputs, width].
+
+    `added(operands)` is a function of sums, observations and slopes of a tile of steps that returns the next sums.
+    """
     sets, n, horizon, outputs = slopes.shape
-    packed, size = weights_on_a_gpu(layers), n // parts
-    inputs, width = packed.into.shape
+    inputs, width = observation.shape[-1], power_of_two(layers[0]["bias"].shape[0])
+    size = n // parts
     group = max(1, min(size, sets * n * over_runs(1) // PROGRAMS))  # trajectories per program
     pieces = -(-size // group)  # programs per part
     rows = inputs + 1 + outputs  # input weights, bias, output weights
 
     def kernel(given: Any, seen: Ref, lengths: Ref, pulls: Ref, wide: Ref) -> None:
-        w, program = load_weights(given), pl.program_id(0)
+        program, add = pl.program_id(0), added(given)
         chosen, part, piece = program // (parts * pieces), program // pieces % parts, program % pieces
 
         def add_steps(row: Array, number: Array, sums: list[Array]) -> list[Array]:
             steps = Steps(row, number, SUM_TILE, horizon)
-            inputs = steps.load(seen)
-            return add_slopes(sums, w, inputs, hidden(w, inputs), steps.load(pulls, chosen))
+            new: list[Array] = add(sums, steps.load(seen), steps.load(pulls, chosen))
+            return new
 
         def add_trajectory(row: Array, sums: list[Array]) -> list[Array]:
             tiles = -(-lengths[row] // SUM_TILE)
-            added: list[Array] = jax.lax.fori_loop(0, tiles, functools.partial(add_steps, row), sums)
-            return added
+            new: list[Array] = jax.lax.fori_loop(0, tiles, functools.partial(add_steps, row), sums)
+            return new
 
         first = part * size + piece * group
         last = jnp.minimum(first + group, (part + 1) * size)
@@ -139,8 +185,5 @@ def pull_back(
             wide[program, i, :] = total.sum(axis=1)
 
     shape = jax.ShapeDtypeStruct((sets * parts * pieces, rows, width), jnp.float32)
-    wide = call(kernel, sets * parts * pieces, shape, packed, observation, length, slopes)
-    wide = wide.reshape(sets, parts, pieces, rows, width).sum(axis=2)
-    narrow = slopes.reshape(sets, parts, size * horizon, outputs).sum(axis=2)
-    made: Tree = jax.vmap(jax.vmap(functools.partial(unpacked, layers)))(wide, narrow)
-    return made
+    made: Array = call(kernel, sets * parts * pieces, shape, operands, observation, length, slopes)
+    return made.reshape(sets, parts, pieces, rows, width).sum(axis=2)
