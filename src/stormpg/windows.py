@@ -35,16 +35,14 @@ class Window(NamedTuple):
 
     trajectories: Trajectories  # [K·B, H, ...]
     params: Tree  # [K, ...] ξ_j, which sampled the batch in place j
-    ratios: (
-        Weights  # [K, H, K·B] π_{ξ_j}/π_ξ' of steps and products of steps, with ξ' the parameters that sampled the trajectory
-    )
+    ratios: Weights  # [K, H, K·B] π_{ξ_j}/π_ξ' of steps, and their products up to each step; ξ' sampled the trajectory
     batches: Array  # their number so far
 
     def where(self, condition: Array, old: "Window") -> "Window":
         """This window if the condition holds, else one that equals `old` for all that follows.
 
-        The place of the new batch is then the next one's. So only the number of batches is chosen: arrays of all batches would be
-        copied in every iteration.
+        The next batch then takes the place of the new one. So only the number of batches is chosen: the arrays of all batches
+        would be copied in every iteration.
         """
         return self._replace(batches=jnp.where(condition, self.batches, old.batches))
 
