@@ -36,7 +36,7 @@ def fastest() -> Data:
 def speed(result: Data) -> str:
     """The speed, in two sentences."""
     rows = {row["name"]: row for table in result["tables"] for row in table["rows"]}
-    many, one = rows["storm-pg, B=5, 64 seeds"], rows["storm-pg, B=5, 1 seeds"]
+    many, one = rows["storm-pg, B=5, 64 seeds"], rows["storm-pg, B=5, 1 seed"]
     beside = " and ".join(f"{rows[name]['ours, one seed']:.0f} times as many as {name}" for name in PEERS)
     return (
         f"Training STORM-PG on Cart-Pole takes {many['median']:.1f} million environment steps a second with 64 seeds on "

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import stormpg
-from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, ratio
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, of_seeds, ratio
 from stormpg.bench.speeds import Speed
 from stormpg.envs import make
 from stormpg.estimators import estimate
@@ -91,13 +91,13 @@ def limit(folder: Path, rounds: int, tell: Tell) -> BenchTable:
     cases = [(algorithm, B, seeds) for algorithm, B in (("storm-pg", 5), ("gpomdp", 10)) for seeds in (64, 1)]
     tasks: dict[str, Callable[[], float]] = {}
     for algorithm, B, seeds in cases:
-        name, count = f"{algorithm}, B={B}, {seeds} seeds", cores() if seeds > 1 else 1
+        name, count = f"{algorithm}, B={B}, {of_seeds(seeds)}", cores() if seeds > 1 else 1
         tasks[f"{name}, C on {count}"] = functools.partial(in_c, program, algorithm, B, count)
         tasks[name] = Speed("cartpole-continuous", algorithm, B, seeds, HORIZON)
     figures = in_turns(tasks, rounds, tell)
     most, rows = peak(program), []
     for algorithm, B, seeds in cases:
-        name, count = f"{algorithm}, B={B}, {seeds} seeds", cores() if seeds > 1 else 1
+        name, count = f"{algorithm}, B={B}, {of_seeds(seeds)}", cores() if seeds > 1 else 1
         c = Row(f"{name}, C on {count}", figures[f"{name}, C on {count}"])
         ours = Row(name, figures[name])
         work = OPERATIONS[algorithm] / 1e3 / count  # GFLOP per core for a million steps

@@ -39,6 +39,11 @@ class Row(NamedTuple):
         return {"name": self.name, **figures, **self.about}
 
 
+def of_seeds(count: int) -> str:
+    """A number of seeds in words."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
 class BenchTable(NamedTuple):
     """Rows in one unit, measured in turn."""
 

@@ -6,7 +6,7 @@ from functools import partial
 import stormpg
 from stormpg import estimators, schedules, steps, trackers
 from stormpg.algorithms import Algorithm
-from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, ratio, seconds_of
+from stormpg.bench.measure import BenchTable, Row, Tell, in_turns, of_seeds, ratio, seconds_of
 
 B, HORIZON, ITERATIONS = 3, 100, 300
 SIZES = (4, 16, 64)
@@ -28,13 +28,15 @@ def window(rounds: int, tell: Tell, seeds: tuple[int, ...] = (1, 16)) -> BenchTa
     rows = {"plain": row_of(trackers.plain())}
     rows |= {f"window, K = {K}": row_of(trackers.window(K)) for K in SIZES} | {"window-npg": stormpg.window_npg(B=B)}
     tasks: dict[str, Callable[[], float]] = {
-        f"{name}, {count} seeds": partial(milliseconds, algorithm, count) for count in seeds for name, algorithm in rows.items()
+        f"{name}, {of_seeds(count)}": partial(milliseconds, algorithm, count)
+        for count in seeds
+        for name, algorithm in rows.items()
     }
     figures = in_turns(tasks, rounds, tell)
     made = []
     for count in seeds:
-        plain = figures[f"plain, {count} seeds"]
-        for name in (f"{name}, {count} seeds" for name in rows):
+        plain = figures[f"plain, {of_seeds(count)}"]
+        for name in (f"{name}, {of_seeds(count)}" for name in rows):
             made.append(Row(name, figures[name], {"times plain": ratio(figures[name], plain)}))
     note = f"Cart-Pole, B = {B}, H = {HORIZON}, after compilation; the start of a run is included."
     return BenchTable("window", "An iteration over a window of K batches", "milliseconds", made, note, faster_is="lower")
