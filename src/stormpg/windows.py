@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from stormpg.contract import Blank
@@ -107,6 +108,12 @@ def ratios_under(policy: Any, params: Tree, taken: Trajectories, keep: bool = Fa
     ratio = (log_probs_in_blocks(policy, params, taken, keep=keep) - taken.log_prob) * taken.mask
     # Sums of the ratios, which are small, lose fewer digits than those of log-probabilities.
     return Weights(*(jnp.exp(jnp.minimum(x, LARGEST)).T for x in (ratio, running_sums(ratio))))
+
+
+def from_logarithms(total: np.ndarray) -> Weights:
+    """Ratios from the logarithms of their products up to each step, [..., H, n], in NumPy."""
+    ratio = np.diff(total, axis=-2, prepend=0.0).astype(total.dtype)
+    return Weights(*(np.exp(np.minimum(x, LARGEST)) for x in (ratio, total)))
 
 
 def newest(window: Window) -> Weights:

@@ -250,6 +250,27 @@ def test_checkpoints_of_an_older_format(tmp_path, monkeypatch):
     assert checkpoints.FORMATS == ("2", "3", "4")
 
 
+def test_checkpoints_of_windows_that_held_logarithms(tmp_path):
+    """Their rows go on as those of an uninterrupted run, up to rounding."""
+    from stormpg import files
+
+    job = {**JOB, "algorithm": stormpg.rt_pg(K=3, B=2)}
+    whole = stormpg.train(**job)
+    stormpg.train(**job, out=tmp_path, progress=lambda now: False, checkpoint=CheckpointInterval(None, None))
+    (file,) = tmp_path.glob("checkpoint-*")
+    tensors, about = files.read_tensors(file)
+    older = {name: value for name, value in tensors.items() if "/ratios/" not in name}
+    older |= {
+        name.removesuffix("/cumulative"): np.log(np.maximum(value, 1e-30))
+        for name, value in tensors.items()
+        if name.endswith("/ratios/cumulative")
+    }
+    assert len(older) < len(tensors)
+    files.write_tensors(file, older, about)
+    resumed = stormpg.train(**job, out=tmp_path, resume=True)
+    np.testing.assert_allclose(resumed.columns["return"], whole.columns["return"], rtol=1e-4)
+
+
 def test_a_folder_without_identity_is_resumed_with_a_warning(tmp_path):
     """The folder is as earlier versions wrote it."""
     from stormpg.files import read_tensors, write_json, write_tensors

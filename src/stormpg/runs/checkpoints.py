@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stormpg import files
+from stormpg import files, windows
 from stormpg.engine.budget import LIMIT
 from stormpg.engine.iteration import State
 from stormpg.engine.metrics import Row
@@ -161,6 +161,7 @@ def upgraded(states: dict[str, np.ndarray], taken: np.ndarray, like: State) -> d
 
     Format 2 and earlier did not store the number of steps, which is the sum over the rows (`taken`). In format 3 and earlier,
     states were always saved between two epochs, and one rate, that of the last large batch, was stored for all schedules.
+    Windows held the logarithms of their cumulative ratios.
     """
     if "iteration" not in states:
         return states
@@ -168,6 +169,13 @@ def upgraded(states: dict[str, np.ndarray], taken: np.ndarray, like: State) -> d
     if "large_rate" in states:
         zeros = [(name, np.zeros(leaf.shape, leaf.dtype)) for name, leaf in files.leaves_like(like.schedule, "schedule")]
         rest |= {name: states["large_rate"] if np.issubdtype(x.dtype, np.floating) else x for name, x in zeros}
+    windows_of_before = {
+        name.removesuffix("/step") for name, _ in files.leaves_like(like.memory, "memory") if name.endswith("ratios/step")
+    } & states.keys()
+    for name in windows_of_before:  # they held logarithms
+        states = {key: value for key, value in states.items() if key != name} | {
+            f"{name}/{part}": values for part, values in windows.from_logarithms(states[name])._asdict().items()
+        }
     return {**rest, **states}
 
 
