@@ -36,7 +36,6 @@ PREFIX = "stormpg_"  # of the names of all targets
 _registered: set[str] = set()
 _loaded: dict[str, Future[ctypes.CDLL]] = {}  # by hash; never unloaded, because compiled programs point into them
 _lock = threading.Lock()
-_compiling = ThreadPoolExecutor(2, "stormpg-compiler")
 
 
 class Unbuilt(Unfit):
@@ -81,7 +80,9 @@ def prepare(source: str) -> tuple[str, Future[ctypes.CDLL]]:
     key = hashlib.sha256(f"{machine()}\n{source}".encode()).hexdigest()[:20]
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _compiling.submit(loaded, source, key)
+            pool = ThreadPoolExecutor(1, "stormpg-compiler")
+            _loaded[key] = pool.submit(loaded, source, key)
+            pool.shutdown(wait=False)  # its thread ends with the library, and not with the process
         return key, _loaded[key]
 
 
