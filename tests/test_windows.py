@@ -142,6 +142,21 @@ def test_weights_and_kept_ratios(float64, horizon, batches):
     assert float(jnp.where(live, jnp.maximum(*found), 0).max()) <= len(kept) * (1 + 1e-9)
 
 
+def test_weights_stay_after_the_end_of_all_episodes(float64):
+    """Also in blocks of steps that are not computed: some estimators use the last weight."""
+    policy, horizon = stormpg.gaussian_mlp(2, 1, hidden=(4,)), 150
+    made = [sampled(policy, 20, seed) for seed in (0, 1)]
+    longer = lambda x: jnp.pad(x, ((0, 0), (0, horizon - 20), *((0, 0),) * (x.ndim - 2)))
+    batches = [Batch(jax.tree.map(longer, trajectories), params) for trajectories, params in made]
+    window = windows.empty(2, made[0][1], blank_of(batches[0].trajectories, 3))
+    for batch in batches:
+        window = windows.add_batch(window, policy, batch)
+    found = windows.weights(window)
+    np.testing.assert_allclose(found.cumulative[:, 20:], np.tile(found.cumulative[:, 19:20], horizon - 20), rtol=1e-12)
+    np.testing.assert_allclose(found.step[:, 20:], 1, rtol=1e-12)
+    assert np.abs(found.cumulative[:, -1] - 1).max() > 1e-3
+
+
 def test_an_impossible_trajectory_has_weight_zero():
     """In float32 its ratio overflows. No weight may become NaN by it."""
     policy = stormpg.gaussian_mlp(2, 1, hidden=(4,))

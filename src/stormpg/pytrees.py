@@ -104,10 +104,13 @@ def norm(a: Tree) -> Array:
 def where(condition: Array, new: T, old: T) -> T:
     """`new` if the condition holds, else `old`. A node with a method `where(condition, old)` chooses for itself."""
 
-    def chosen(new: Any, old: Any) -> Any:
-        return new.where(condition, old) if hasattr(new, "where") else jnp.where(condition, new, old)
+    def chooses(node: Any) -> bool:
+        return callable(getattr(node, "where", None))
 
-    made: T = jax.tree.map(chosen, new, old, is_leaf=lambda node: hasattr(node, "where"))
+    def chosen(new: Any, old: Any) -> Any:
+        return new.where(condition, old) if chooses(new) else jnp.where(condition, new, old)
+
+    made: T = jax.tree.map(chosen, new, old, is_leaf=chooses)
     return made
 
 

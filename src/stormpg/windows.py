@@ -25,8 +25,8 @@ from jax import Array
 from stormpg.contract import Blank
 from stormpg.kernels import running_sums
 from stormpg.pytrees import Tree
-from stormpg.scores import SHORT, fold_blocks, log_probs_in_blocks, whole_blocks
-from stormpg.trajectories import Batch, Trajectories, Weights
+from stormpg.scores import SHORT, fold_blocks, live_blocks, log_probs_in_blocks, whole_blocks
+from stormpg.trajectories import BLOCK, Batch, Trajectories, Weights
 
 LARGEST = 80.0  # logarithm of the largest ratio, so that a sum over K places does not overflow in float32
 
@@ -42,8 +42,8 @@ class Window(NamedTuple):
     def where(self, condition: Array, old: "Window") -> "Window":
         """This window if the condition holds, else one that equals `old` for all that follows.
 
-        The next batch then takes the place of the new one. So only the number of batches is chosen: the arrays of all batches
-        would be copied in every iteration.
+        Only the number of batches is restored, and the next batch overwrites the rejected one. Restoring the arrays would copy
+        all batches in every iteration.
         """
         return self._replace(batches=jnp.where(condition, self.batches, old.batches))
 
@@ -132,12 +132,18 @@ def weights(window: Window) -> Weights:
         return made
 
     def block(nothing: tuple[()], arrays: tuple[Weights, Weights]) -> tuple[tuple[()], Weights]:
-        # The mixture has its share of the policy that sampled the trajectory, whose ratio is 1.
+        # No division by 0: the mixture includes the policy that sampled the trajectory, whose ratio is 1.
         return nothing, Weights(*((ours[0] / mixed(every)).T for every, ours in zip(*arrays, strict=True)))
 
     ours = jax.tree.map(lambda x: x[None], newest(window))
-    made: Weights = fold_blocks(block, (), (window.ratios, ours), window.trajectories.mask)[1]
-    return made
+    mask = window.trajectories.mask
+    made: Weights = fold_blocks(block, (), (window.ratios, ours), mask)[1]
+    if mask.shape[1] <= SHORT:
+        return made
+    # After the last block that was computed, all episodes have ended: their weights stay what they are.
+    computed = jnp.arange(mask.shape[1]) < BLOCK * live_blocks(mask)
+    last = ours.cumulative[0, -1] / mixed(window.ratios.cumulative[:, -1:])[0]
+    return Weights(jnp.where(computed, made.step, 1.0), jnp.where(computed, made.cumulative, last[:, None]))
 
 
 def own_weights(window: Window) -> Weights:

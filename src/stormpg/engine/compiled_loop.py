@@ -174,10 +174,10 @@ class CompiledLoop:
     @staticmethod
     def block(runs: int) -> int:
         """The number of runs of a block on this machine."""
-        where = devices()
-        if where[0].platform == "cpu":
-            return block_size(runs, max(cores(), len(where)))
-        return -(-runs // len(where))
+        every = devices()
+        if every[0].platform == "cpu":
+            return block_size(runs, max(cores(), len(every)))
+        return -(-runs // len(every))
 
     @property
     def goes_ahead(self) -> bool:

@@ -33,7 +33,8 @@ MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "
 
 LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
 
-FORWARD = {"log_probs": 3, "score_sum": 4}  # what can be differentiated in forward mode, and the arguments without what is kept
+# Functions with derivatives by kernels in forward mode, and how many arguments they have without what is kept
+FORWARD = {"log_probs": 3, "score_sum": 4}
 
 _forward = contextvars.ContextVar("forward", default=False)
 _told: set[str] = set()  # the reasons that this process has given for plain JAX
@@ -91,7 +92,7 @@ def instead(name: str, plain: Callable[..., T], policy: Any, params: Tree, *argu
 
 @contextlib.contextmanager
 def forward_mode() -> Iterator[None]:
-    """Derivatives that are taken here are those of the kernels of a network alone. They have no transpose: no reverse mode."""
+    """Inside this context, derivatives are computed by the kernels of a network alone. Reverse mode then fails."""
     before = _forward.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The activations of forward passes, kept for the backward passes over the same steps.
+"""What forward passes leave for the backward passes over the same steps: activations, on a GPU the outputs of the network.
 
 A rollout and the log-probabilities of a batch compute the activations of the hidden layer, and a sum of scores needs them
 again. They belong to one pair of parameters and trajectories, of which this module knows the objects, not the numbers:

@@ -17,7 +17,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from stormpg.kernels.network import head, power_of_two, scalars, split
+from stormpg.kernels.network import check_floats, head, power_of_two, scalars, split
 from stormpg.kernels.network_gpu import Ref, call, hidden, load_weights, output, read, weights_on_a_gpu
 from stormpg.kernels.rows import Kept
 from stormpg.kernels.scalar_code import on_lanes
@@ -55,6 +55,7 @@ def rollout(
     _, layers, others = split(policy, params)
     state, first = start
     n, width = first.shape
+    check_floats(first)
     lanes = min(power_of_two(n), LANES)
 
     def per_trajectory(x: Array) -> jax.ShapeDtypeStruct:

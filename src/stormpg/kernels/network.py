@@ -1,4 +1,4 @@
-"""The parts of the kernels: a policy's network, written by hand; its head, traced from the policy's own functions; a batch."""
+"""What all kernels share: the weights of a network as arrays, a policy's head, traced from its own functions, and a batch."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ class Head(NamedTuple):
 
     act: Callable[[Any], Callable[..., list[Array]]]  # takes the shape of the noise, returns the function
     log_prob: Callable[..., list[Array]]
-    slope: Callable[..., list[Array]]  # derivatives of log_prob with respect to the other parameters and the output
+    slope: Callable[[], Callable[..., list[Array]]]  # the derivatives of log_prob by the other parameters and the output
 
 
 class Weights(NamedTuple):
@@ -66,7 +66,7 @@ def weights(layers: Any, width: int, scale: float = 1.0) -> Weights:
 
 
 def unpacked(layers: Any, wide: Array, narrow: Array) -> Tree:
-    """Return the gradient of the network from sums of `weight_slopes`, [inputs + 1 + outputs, width], and of output biases."""
+    """Return the gradient of the network from sums of `add_slopes`, [inputs + 1 + outputs, width], and of output biases."""
     inputs, width = layers[0]["weight"].shape
     wide = wide[:, :width]
     return [{"weight": wide[:inputs], "bias": wide[inputs]}, {"weight": wide[inputs + 1 :].T, "bias": narrow}]
@@ -96,7 +96,7 @@ def head(policy: Any, params: Tree, outputs: int, action: Any) -> Head:
     return Head(
         lambda draw: on_lanes(act, *shapes, draw),
         on_lanes(log_prob, *shapes, action),
-        on_lanes(jax.grad(log_prob, argnums=(1, 2)), *shapes, action),
+        lambda: on_lanes(jax.grad(log_prob, argnums=(1, 2)), *shapes, action),
     )
 
 

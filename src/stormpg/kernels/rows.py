@@ -71,7 +71,8 @@ class Rows(NamedTuple):
     def pull_back(self, slopes: Array, parts: int, kept: Kept) -> Tree:
         """Sums of the slopes of a function with respect to the network's parameters, from those with respect to its outputs.
 
-        slopes: [c, n, H, outputs]. The leaves of the result are [c, parts, ...], for each of `parts` equal parts of the batch.
+        slopes: [c, n, H, outputs], 0 on padded steps. The leaves of the result are [c, parts, ...], for each of `parts` equal
+        parts of the batch.
         """
         return _pull_back(parts, self.layers, slopes, self.observation, self.length, kept.activations)
 
@@ -94,6 +95,9 @@ def network_kernels() -> Any:
     return importlib.import_module(f"stormpg.kernels.rows_{'cpu' if platform() == 'cpu' else 'gpu'}")
 
 
+# In forward mode, with derivatives by the weights and the slopes. Nothing differentiates by observations or activations.
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _outputs(keep: bool, layers: Tree, observation: Array, length: Array) -> Kept:
     return Kept(*network_kernels().outputs(layers, observation, length, keep))
@@ -104,7 +108,7 @@ def _of_outputs(keep: bool, primals: Any, tangents: Any) -> tuple[Kept, Kept]:
     layers, observation, length = primals
     made = _outputs(keep, layers, observation, length)
     moved = network_kernels().tangents(layers, tangents[0], observation, length, made.activations)
-    return made, Kept(moved, jax.tree.map(jnp.zeros_like, made.activations))  # nobody differentiates activations
+    return made, Kept(moved, jax.tree.map(jnp.zeros_like, made.activations))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

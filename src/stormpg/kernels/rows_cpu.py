@@ -11,8 +11,6 @@ from stormpg.kernels.cpu import LANES, PRELUDE, call, number, padded, text
 from stormpg.kernels.network import unpacked, weights
 from stormpg.pytrees import Tree
 
-KEPT = 4 * activations.MOST  # numbers of a run: the activations that ten products with a Fisher matrix share
-
 
 @functools.cache
 def source(inputs: int, units: int, outputs: int) -> str:
@@ -39,7 +37,7 @@ def outputs(layers: Tree, observation: Array, length: Array, keep: bool = False)
     inputs, units, size = sizes_of(layers)
     width = units + padded(size)
     shapes = [number(n, horizon, size)]
-    if keep and n * horizon * width <= KEPT:
+    if keep and n * horizon * width <= activations.MOST:
         shapes.append(number(n, horizon, width))
     made, *kept = call(source(inputs, units, size), "outputs_of_rows", shapes, *net(layers), observation, length)
     return made, kept[0] if kept else None

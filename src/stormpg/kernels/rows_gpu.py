@@ -53,7 +53,7 @@ class Steps:
 
 
 def of_every_step(made: Any, operands: Any, observation: Array, length: Array, outputs: int) -> Array:
-    """An array [n, H, outputs] of `made(operands, steps)` for each step, 0 on padded steps. `made` begins with its operands."""
+    """An array [n, H, outputs], 0 on padded steps. `made(operands)` returns a function of the observations of a tile."""
     n, horizon, _ = observation.shape
 
     def kernel(given: Any, seen: Ref, lengths: Ref, result: Ref) -> None:

@@ -161,7 +161,7 @@ def upgraded(states: dict[str, np.ndarray], taken: np.ndarray, like: State) -> d
 
     Format 2 and earlier did not store the number of steps, which is the sum over the rows (`taken`). In format 3 and earlier,
     states were always saved between two epochs, and one rate, that of the last large batch, was stored for all schedules.
-    Windows held the logarithms of their cumulative ratios.
+    Windows of format 4 first held the logarithms of their cumulative ratios.
     """
     if "iteration" not in states:
         return states
