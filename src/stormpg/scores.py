@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg import kernels
-from stormpg.kernels import activations
+from stormpg.kernels import keeping
 from stormpg.policies.families import log_probs_of
 from stormpg.pytrees import Tree, add
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
@@ -37,7 +37,7 @@ def log_probs(policy: Any, params: Tree, trajectories: Trajectories) -> Array:
 def log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories, keep: bool = False) -> Array:
     """The same as `log_probs`, computed in blocks or by a kernel. `keep`: a `score_sum` of both follows."""
     values, kept = kernels.instead("log_probs", _log_probs_in_blocks, policy, params, trajectories, keep=keep)
-    activations.keep(params, trajectories, kept)
+    keeping.keep(params, trajectories, kept)
     return values
 
 
@@ -57,7 +57,7 @@ def _log_probs_in_blocks(policy: Any, params: Tree, trajectories: Trajectories) 
 
 def score_sum(policy: Any, params: Tree, trajectories: Trajectories, coefficient: Array) -> Tree:
     """Σ_i Σ_t c_t ∇log π_ξ(a_t|s_t) for coefficients c, [n, H]."""
-    kept = activations.recall(params, trajectories)
+    kept = keeping.recall(params, trajectories)
     return kernels.instead("score_sum", _score_sum, policy, params, trajectories, coefficient, kept)[0]
 
 

@@ -11,7 +11,7 @@ from stormpg.envs import make
 from stormpg.envs.base import Box, Environment
 from stormpg.errors import StormpgWarning
 from stormpg.estimators import estimate, gpomdp
-from stormpg.kernels import activations, cpu, libraries
+from stormpg.kernels import cpu, keeping, libraries
 from stormpg.policies.constructors import policy_for
 from stormpg.sampling.rollouts import rollout
 from stormpg.scores import log_probs_in_blocks, score_sum
@@ -107,28 +107,28 @@ def test_derivatives_are_those_of_plain_jax(case, monkeypatch):
 
 def test_activations_are_kept_for_the_same_parameters_and_trajectories(case, monkeypatch):
     _, policy, params, batch = case
-    kept = activations.recall(params, batch)
+    kept = keeping.recall(params, batch)
     assert kept is not None
-    assert activations.recall(params, batch._replace(action=batch.action + 0)) is None
-    assert activations.recall(jax.tree.map(jnp.copy, params), batch) is None
+    assert keeping.recall(params, batch._replace(action=batch.action + 0)) is None
+    assert keeping.recall(jax.tree.map(jnp.copy, params), batch) is None
     ours = score_sum(policy, params, batch, batch.reward)
     close(ours, cpu.score_sum(policy, params, batch, batch.reward)[0], 1e-5)  # computed again
     other = jax.tree.map(lambda x: x + 0.1, params)
     log_probs_in_blocks(policy, other, batch)
-    assert activations.recall(other, batch) is None
+    assert keeping.recall(other, batch) is None
     log_probs_in_blocks(policy, other, batch, keep=True)
     close(score_sum(policy, other, batch, batch.reward), cpu.score_sum(policy, other, batch, batch.reward)[0], 1e-5)
-    monkeypatch.setattr(activations, "MOST", 10)
+    monkeypatch.setattr(keeping, "MOST", 10)
     assert cpu.log_probs(policy, other, batch, keep=True)[1] is None
 
 
 def test_what_is_kept_goes_with_the_trajectories(case):
     env, policy, params, _ = case
-    before = len(activations._kept)
+    before = len(keeping._kept)
     batch = rollout(env, policy, params, jax.random.key(2), 5, 60, keep=True)
-    assert len(activations._kept) == before + 1
+    assert len(keeping._kept) == before + 1
     del batch
-    assert len(activations._kept) == before
+    assert len(keeping._kept) == before
 
 
 def test_observations_that_are_no_floats_are_left_to_plain_jax():

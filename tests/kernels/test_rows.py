@@ -15,7 +15,7 @@ import stormpg
 from stormpg import kernels
 from stormpg.contract import Here
 from stormpg.envs.base import Box, Environment, MultiDiscrete
-from stormpg.kernels import activations, libraries, rows, rows_cpu, rows_gpu
+from stormpg.kernels import keeping, libraries, rows, rows_cpu, rows_gpu
 from stormpg.policies.constructors import censor, multi_categorical_mlp
 from stormpg.policies.normalisation import Normalised, Seen
 from stormpg.pytrees import stack, traceable
@@ -165,7 +165,7 @@ def test_activations_that_are_too_many_are_computed_again(module, monkeypatch):
     taken = batch(policy, params)
     product = lambda: rows.divergence(policy, params, taken)[1]()(params)
     kept = product()
-    monkeypatch.setattr(activations, "MOST", 10)
+    monkeypatch.setattr(keeping, "MOST", 10)
     assert rows.rows_of(policy, params, taken).outputs(keep=True).activations is None
     same(product(), kept, 1e-6)
 

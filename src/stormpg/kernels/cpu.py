@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stormpg.kernels import activations, libraries
+from stormpg.kernels import keeping, libraries
 from stormpg.kernels.c_code import c_function
 from stormpg.kernels.network import check_floats, head, read_batch, scalars, split, unpacked, weights
 from stormpg.kernels.scalar_code import is_number, on_lanes
@@ -142,7 +142,7 @@ def shapes_of(tree: Tree) -> Tree:
 def to_keep(given: tuple[Array, ...], n: int, horizon: int, keep: bool) -> list[jax.ShapeDtypeStruct]:
     """The shape of the activations of a batch and of the network's outputs, if they are kept. `given`: see `operands`."""
     width = padded(given[1].shape[0]) + padded(given[3].shape[0])
-    return [number(n, horizon, width)] if keep and n * horizon * width <= activations.MOST else []
+    return [number(n, horizon, width)] if keep and n * horizon * width <= keeping.MOST else []
 
 
 def log_probs(policy: Any, params: Tree, trajectories: Trajectories, *, keep: bool = False) -> tuple[Array, Array | None]:

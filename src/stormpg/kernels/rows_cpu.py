@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.kernels import activations
+from stormpg.kernels import keeping
 from stormpg.kernels.cpu import LANES, PRELUDE, call, number, padded, text
 from stormpg.kernels.network import unpacked, weights
 from stormpg.pytrees import Tree
@@ -37,7 +37,7 @@ def outputs(layers: Tree, observation: Array, length: Array, keep: bool = False)
     inputs, units, size = sizes_of(layers)
     width = units + padded(size)
     shapes = [number(n, horizon, size)]
-    if keep and n * horizon * width <= activations.MOST:
+    if keep and n * horizon * width <= keeping.MOST:
         shapes.append(number(n, horizon, width))
     made, *kept = call(source(inputs, units, size), "outputs_of_rows", shapes, *net(layers), observation, length)
     return made, kept[0] if kept else None

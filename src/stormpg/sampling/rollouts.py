@@ -9,7 +9,7 @@ from optax.tree_utils import tree_where
 
 from stormpg import kernels
 from stormpg.envs.base import Environment
-from stormpg.kernels import activations
+from stormpg.kernels import keeping
 from stormpg.pytrees import Tree, in_steps
 from stormpg.trajectories import BLOCK, Trajectories, over_runs
 
@@ -29,7 +29,7 @@ def rollout(env: Environment, policy: Any, params: Tree, key: Array, n: int, hor
         return _in_jax(env, policy, params, keys[:, 2], start, draws, horizon)
 
     made, kept = kernels.instead("rollout", plain, policy, params, start, draws, env=env, horizon=horizon, keep=keep)
-    activations.keep(params, made, kept)
+    keeping.keep(params, made, kept)
     return made
 
 

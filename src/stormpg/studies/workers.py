@@ -1,4 +1,4 @@
-"""Workers for the parts of a study: threads, processes that share a GPU, or a Ray cluster.
+"""Workers for the parts of a study: threads, processes that share a GPU or the cores, or a Ray cluster.
 
 On a CPU, two threads run two parts at once: one compiles while the other runs. On a GPU, tracing and compiling take longer than
 the runs, and the threads of one Python process cannot trace in parallel, so each part runs in a process. A Ray cluster may have
