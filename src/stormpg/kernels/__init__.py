@@ -31,6 +31,9 @@ T = TypeVar("T")
 # The modules with the kernels of a whole policy
 MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "stormpg.kernels.gpu"}
 
+WHOLE = Gaussian, Categorical  # policies that have kernels of the whole policy
+DENSITIES = *WHOLE, Censored, MultiCategorical  # policies that have those of their network alone
+
 LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
 
 # Functions with derivatives by kernels in forward mode, and how many arguments they have without what is kept
@@ -47,12 +50,15 @@ def of(name: str, policy: Any, params: Tree) -> Callable[..., Any] | None:
     """
     if not enabled():
         return None
-    reason, fits = misfit(policy, params), network_fits(policy, params)
-    modules = [MODULES[platform()]] * (reason is None) + ["stormpg.kernels.rows"] * fits
+    whole, alone = misfit(policy, params), network_misfit(policy, params)
+    modules = [MODULES[platform()]] * (whole is None) + ["stormpg.kernels.rows"] * (alone is None)
     found = (getattr(importlib.import_module(module), name, None) for module in modules)
     kernel = next(filter(None, found), None)
-    if kernel is None and reason is not None and platform() != "cpu":
-        tell_once(reason, "the kernel of a rollout" if fits else "the kernels")
+    if kernel is None and platform() != "cpu":
+        if alone is not None:
+            tell_once(alone)
+        elif whole is not None:
+            tell_once(whole, "the kernel of a rollout")
     return kernel
 
 
@@ -102,7 +108,7 @@ def forward_mode() -> Iterator[None]:
 
 def differentiable(name: str, plain: Callable[..., T], policy: Any, params: Tree) -> Callable[..., T]:
     """`plain`, or the same function by kernels that can be differentiated in forward mode."""
-    if not _forward.get() or name not in FORWARD or not network_fits(policy, params):
+    if not _forward.get() or name not in FORWARD or network_misfit(policy, params) is not None:
         return plain
     kernel = getattr(importlib.import_module("stormpg.kernels.rows"), name)
     return lambda *arguments: kernel(*arguments[: FORWARD[name]])[0]
@@ -128,21 +134,23 @@ def running_sums(x: Array, backward: bool = False) -> Array:
 
 def misfit(policy: Any, params: Tree) -> str | None:
     """Why the kernels of a whole policy do not support this one, or None. Subclasses may override any method: not supported."""
-    if type(policy) not in (Gaussian, Categorical):
-        kind = type(policy.content if isinstance(policy, Opaque) else policy)
-        return f"the policy is {kind.__name__}, and they are written for Gaussian and Categorical"
-    return network_misfit(policy, params)
+    return other_kind(policy, WHOLE) or network_misfit(policy, params)
 
 
-def network_fits(policy: Any, params: Tree) -> bool:
-    """Whether the kernels of a network alone support this policy, which may normalise its observations."""
-    if type(policy) is Normalised:
-        policy, params = policy.policy, params["policy"]
-    return type(policy) in (Gaussian, Categorical, Censored, MultiCategorical) and network_misfit(policy, params) is None
+def other_kind(policy: Any, kinds: tuple[type, ...]) -> str | None:
+    """That the policy is none of these kinds, or None."""
+    if type(policy) in kinds:
+        return None
+    kind = type(policy.content if isinstance(policy, Opaque) else policy)
+    return f"the policy is {kind.__name__}, and they are written for {', '.join(one.__name__ for one in kinds)}"
 
 
 def network_misfit(policy: Any, params: Tree) -> str | None:
-    """Why the kernels do not support the network of this policy, or None."""
+    """Why the kernels of a network alone do not support this policy, which may normalise its observations, or None."""
+    if type(policy) is Normalised:
+        policy, params = policy.policy, params["policy"]
+    if other := other_kind(policy, DENSITIES):
+        return other
     network = policy.mean if hasattr(policy, "mean") else policy.logits
     if type(network) is not MLP:
         return f"the policy's network is {type(network).__name__}, and they are written for MLP"

@@ -113,20 +113,24 @@ def output(w: Loaded, h: Array) -> list[Array]:
     return [(h * weight).sum(axis=0) + bias for weight, bias in zip(w.out, w.out_bias, strict=True)]
 
 
-def add_slopes(sums: list[Array], w: Loaded, inputs: list[Array], h: Array, pull: list[Array]) -> list[Array]:
-    """Add the derivatives with respect to the weights, given those with respect to the outputs, for each lane.
+def pulled(pull: list[Array], weights: list[Array]) -> Array:
+    """Σ_o p_o w_o, for slopes p_o of the outputs: [width, lanes]."""
+    total = pull[0][None, :] * weights[0]
+    for p, weight in zip(pull[1:], weights[1:], strict=True):
+        total = multiply_add(p[None, :], weight, total)
+    return total
 
-    They are those from each input, of the hidden layer's bias, and to each output: [width, lanes].
+
+def add_slopes(sums: list[Array], inputs: list[Array], back: Array, pull: list[Array], values: Array) -> list[Array]:
+    """Add the slopes of the weights, for each lane: from each input, of the hidden layer's bias, and to each output.
+
+    `back`, [width, lanes]: the slopes of the hidden layer before its tanh. `values`: what slopes of the outputs multiply.
     """
     count = len(inputs)
-    back = pull[0][None, :] * w.out[0]
-    for p, weight in zip(pull[1:], w.out[1:], strict=True):
-        back = multiply_add(p[None, :], weight, back)
-    back = back * slope_of(h)
     return [
         *(multiply_add(x[None, :], back, total) for x, total in zip(inputs, sums[:count], strict=True)),
         sums[count] + back,
-        *(multiply_add(p[None, :], h, total) for p, total in zip(pull, sums[count + 1 :], strict=True)),
+        *(multiply_add(p[None, :], values, total) for p, total in zip(pull, sums[count + 1 :], strict=True)),
     ]
 
 

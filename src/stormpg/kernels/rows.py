@@ -47,6 +47,10 @@ class Rows(NamedTuple):
         """The parameters of the head for an output of the network."""
         return {**(self.others if others is None else others), self.name: output}
 
+    def everywhere(self) -> Tree:
+        """The other parameters, repeated for each step."""
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (*self.mask.shape, *x.shape)), self.others)
+
     def inner(self, tree: Tree) -> Tree:
         """The part of a tree like the parameters that belongs to the policy without its normalisation."""
         return tree["policy"] if isinstance(self.policy, Normalised) else tree
@@ -124,20 +128,23 @@ def _of_pull_back(parts: int, primals: Any, tangents: Any) -> tuple[Tree, Tree]:
 
 
 def log_densities(rows: Rows, output: Array, others: Tree, action: Array) -> Array:
-    """The log-density of each action under the outputs of the network, [n, H], 0 on padded steps."""
+    """The log-density of each action under the outputs of the network, [n, H], 0 on padded steps.
 
-    def one(output: Array, action: Array) -> Array:
+    `others`: the other parameters for each step, so that their slopes are those of each step.
+    """
+
+    def one(output: Array, others: Tree, action: Array) -> Array:
         value: Array = rows.head.log_prob(rows.head_params(output, others), None, action)
         return value
 
-    return jnp.where(rows.mask > 0, jax.vmap(jax.vmap(one))(output, action), 0.0)
+    return jnp.where(rows.mask > 0, jax.vmap(jax.vmap(one))(output, others, action), 0.0)
 
 
 def log_probs(policy: Any, params: Tree, trajectories: Trajectories, *, keep: bool = False) -> tuple[Array, Kept | None]:
     """Return log π_ξ(a_h|s_h), [n, H], 0 on padded steps, and what `score_sum` needs again."""
     rows = rows_of(policy, params, trajectories)
     kept = rows.outputs(keep=keep)
-    return log_densities(rows, kept.outputs, rows.others, trajectories.action), kept if keep else None
+    return log_densities(rows, kept.outputs, rows.everywhere(), trajectories.action), kept if keep else None
 
 
 def score_sums(
@@ -149,16 +156,9 @@ def score_sums(
     c = coefficients.reshape(len(coefficients), parts, -1, coefficients.shape[-1])  # fails if the parts are not equal
 
     def total(output: Array, others: Tree) -> Array:
-        """With the other parameters given for each step, so that their slopes are those of each step."""
+        return log_densities(rows, output, others, trajectories.action).sum()
 
-        def one(output: Array, others: Tree, action: Array) -> Array:
-            value: Array = rows.head.log_prob(rows.head_params(output, others), None, action)
-            return value
-
-        return jnp.where(rows.mask > 0, jax.vmap(jax.vmap(one))(output, others, trajectories.action), 0.0).sum()
-
-    everywhere = jax.tree.map(lambda x: jnp.broadcast_to(x, (*rows.mask.shape, *x.shape)), rows.others)
-    of_output, of_others = jax.grad(total, argnums=(0, 1))(kept.outputs, everywhere)
+    of_output, of_others = jax.grad(total, argnums=(0, 1))(kept.outputs, rows.everywhere())
     layers = rows.pull_back(coefficients[..., None] * of_output, parts, kept)
     others = jax.tree.map(lambda x: jnp.einsum("cpih,pih...->cp...", c, x.reshape(*c.shape[1:], *x.shape[2:])), of_others)
     return rows.outer(layers, others), None

@@ -23,23 +23,23 @@ from stormpg.kernels.network_gpu import (
     load_weights,
     multiply_add,
     output,
+    pulled,
     slope_of,
     weights_on_a_gpu,
 )
 from stormpg.pytrees import Tree
 from stormpg.trajectories import over_runs
 
-TILE = 4  # the number of steps of a trajectory whose outputs a program computes at once
-SUM_TILE = 4  # the same for sums over steps
+TILE = 4  # the number of steps of a trajectory that a program computes at once
 PROGRAMS = 8192  # this many programs fill a GPU; larger batches give each program several trajectories
 
 
 class Steps:
     """A tile of steps of one trajectory, in a kernel."""
 
-    def __init__(self, row: Array, number: Array, tile: int, horizon: int) -> None:
-        self.row, self.times = row, number * tile + jnp.arange(tile)
-        self.inside = None if horizon % tile == 0 else self.times < horizon
+    def __init__(self, row: Array, number: Array, horizon: int) -> None:
+        self.row, self.times = row, number * TILE + jnp.arange(TILE)
+        self.inside = None if horizon % TILE == 0 else self.times < horizon
 
     def load(self, ref: Ref, *before: Any) -> list[Array]:
         """The numbers of each step of an array [..., n, H, numbers]."""
@@ -60,13 +60,13 @@ def of_every_step(made: Any, operands: Any, observation: Array, length: Array, o
         row, of_steps = pl.program_id(0), made(given)
 
         def computed(number: Array, carry: int) -> int:
-            steps = Steps(row, number, TILE, horizon)
+            steps = Steps(row, number, horizon)
             live = steps.times < lengths[row]
             steps.store(result, [jnp.where(live, value, 0.0) for value in of_steps(steps.load(seen))])
             return carry
 
         def cleared(number: Array, carry: int) -> int:
-            Steps(row, number, TILE, horizon).store(result, [jnp.zeros((TILE,))] * outputs)
+            Steps(row, number, horizon).store(result, [jnp.zeros((TILE,))] * outputs)
             return carry
 
         full = -(-lengths[row] // TILE)
@@ -114,7 +114,12 @@ def pull_back(
 
     def added(given: Any) -> Any:
         w = load_weights(given)
-        return lambda sums, seen, pull: add_slopes(sums, w, seen, hidden(w, seen), pull)
+
+        def add(sums: list[Array], seen: list[Array], pull: list[Array]) -> list[Array]:
+            h = hidden(w, seen)
+            return add_slopes(sums, seen, pulled(pull, w.out) * slope_of(h), pull, h)
+
+        return add
 
     wide = sums_over_steps(added, weights_on_a_gpu(layers), layers, observation, length, slopes, parts)
     narrow = slopes.reshape(len(slopes), parts, -1, slopes.shape[-1]).sum(axis=2)
@@ -130,16 +135,11 @@ def pull_back_tangents(layers: Tree, direction: Tree, observation: Array, length
         w, d = (load_weights(one) for one in given)
 
         def add(sums: list[Array], seen: list[Array], pull: list[Array]) -> list[Array]:
-            h, count = hidden(w, seen), len(seen)
+            h = hidden(w, seen)
             slope = slope_of(h)
             moved = first_layer(seen, d.into, d.bias) * slope  # of the hidden layer
-            back = sum(p[None, :] * out for p, out in zip(pull, w.out, strict=True))
-            moved_back = sum(p[None, :] * out for p, out in zip(pull, d.out, strict=True)) * slope - 2.0 * back * h * moved
-            return [
-                *(multiply_add(x[None, :], moved_back, total) for x, total in zip(seen, sums[:count], strict=True)),
-                sums[count] + moved_back,
-                *(multiply_add(p[None, :], moved, total) for p, total in zip(pull, sums[count + 1 :], strict=True)),
-            ]
+            back = pulled(pull, d.out) * slope - 2.0 * pulled(pull, w.out) * h * moved
+            return add_slopes(sums, seen, back, pull, moved)
 
         return add
 
@@ -169,18 +169,18 @@ def sums_over_steps(
         chosen, part, piece = program // (parts * pieces), program // pieces % parts, program % pieces
 
         def add_steps(row: Array, number: Array, sums: list[Array]) -> list[Array]:
-            steps = Steps(row, number, SUM_TILE, horizon)
+            steps = Steps(row, number, horizon)
             new: list[Array] = add(sums, steps.load(seen), steps.load(pulls, chosen))
             return new
 
         def add_trajectory(row: Array, sums: list[Array]) -> list[Array]:
-            tiles = -(-lengths[row] // SUM_TILE)
+            tiles = -(-lengths[row] // TILE)
             new: list[Array] = jax.lax.fori_loop(0, tiles, functools.partial(add_steps, row), sums)
             return new
 
         first = part * size + piece * group
         last = jnp.minimum(first + group, (part + 1) * size)
-        sums = jax.lax.fori_loop(first, last, add_trajectory, [jnp.zeros((width, SUM_TILE))] * rows)
+        sums = jax.lax.fori_loop(first, last, add_trajectory, [jnp.zeros((width, TILE))] * rows)
         for i, total in enumerate(sums):
             wide[program, i, :] = total.sum(axis=1)
 
