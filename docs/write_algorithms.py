@@ -96,6 +96,7 @@ def measured(name: str, scores: Data, claims: Any) -> Iterator[str]:
     means = [span(scores["means"][part][one]) for one in kept for part in PARTS]
     yield table(heads, [*rows, ["mean", *means]])
     yield f"![Learning curves of {name}, STORM-PG and the default on all tasks, equally tuned]({name}.png)"
+    yield "A curve or an interval that leaves its panel at the bottom belongs to runs that diverged."
     mine = [claim for claim in claims if name in claim["id"].split("@")[0].split("/")]
     if mine:
         yield "Claims of papers in which it occurs:"
@@ -161,8 +162,14 @@ def draw_all() -> None:
         draw(name, curves, PAGES / f"{name}.png")
 
 
+def lowest(algorithms: Data) -> float:
+    """The return at the bottom of a panel: how badly a run diverges, up to 10²¹, would hide all other curves."""
+    values = [x for one in REFERENCES for key in ("low", "high") for x in algorithms[one][key]]
+    return 2 * min(values) - max(values)
+
+
 def draw(name: str, curves: Data, file: Path) -> None:
-    """Draw the tuned curves of an algorithm and of both references on all tasks."""
+    """Draw the tuned curves of an algorithm and of both references on all tasks. A curve may leave its panel at the bottom."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -177,6 +184,8 @@ def draw(name: str, curves: Data, file: Path) -> None:
             curve = lines["algorithms"][one]
             axes.plot(lines["grid"], curve["estimate"], color=colour, linewidth=2.2 if one == name else 1.2, label=one)
             axes.fill_between(lines["grid"], curve["low"], curve["high"], color=colour, alpha=0.15, linewidth=0)
+        if axes.get_ylim()[0] < (bottom := lowest(lines["algorithms"])):
+            axes.set_ylim(bottom, max(max(lines["algorithms"][one]["high"]) for one in shown))
         axes.set_title(env.removeprefix("gym:"), fontsize=8, loc="left")
         axes.tick_params(labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)

@@ -102,7 +102,10 @@ def plots(result: Result, folder: Path) -> list[Path]:
         else:
             (_lines if lines else _bars)(axes, rows)
         axes.set_ylabel(table["unit"]) if lines else axes.set_xlabel("score" if scores else table["unit"])
-        axes.set_title(table["title"], loc="left", fontweight="bold", pad=24 if scores else None)
+        if scores:
+            axes.set_title(table["title"], loc="left", fontweight="bold", pad=24)
+        else:  # long labels leave little room above the axes
+            figure.suptitle(table["title"], x=0.01, horizontalalignment="left", fontweight="bold")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, axis="both" if lines else "x")
         made.append(folder / f"{table['name']}.png")
@@ -131,6 +134,10 @@ def _lines(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         power = f", exponent {mine[0]['exponent']:.2f}" if "exponent" in mine[0] else ""
         line = {**look.line(), "linewidth": WIDTH, "marker": "o", "label": f"{axis}{power}"}
         axes.loglog([row["value"] for row in mine], [row["median"] for row in mine], **line)
+    medians = [row["median"] for row in rows]
+    if max(medians) < 10 * min(medians):
+        axes.set_yscale("linear")
+        axes.set_ylim(bottom=0)
     axes.set_xlabel("value of the axis; the other axes stay at their usual values")
     axes.legend(frameon=False, fontsize=9)
 
