@@ -96,7 +96,7 @@ def measured(name: str, scores: Data, claims: Any) -> Iterator[str]:
     means = [span(scores["means"][part][one]) for one in kept for part in PARTS]
     yield table(heads, [*rows, ["mean", *means]])
     yield f"![Learning curves of {name}, STORM-PG and the default on all tasks, equally tuned]({name}.png)"
-    yield "A curve or an interval that leaves its panel at the bottom belongs to runs that diverged."
+    yield "A curve or an interval may leave its panel at the bottom, so that it does not hide the others."
     mine = [claim for claim in claims if name in claim["id"].split("@")[0].split("/")]
     if mine:
         yield "Claims of papers in which it occurs:"
