@@ -9,7 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import stormpg
-from stormpg import estimators, trackers, windows
+from stormpg import baselines, estimators, trackers, windows
 from stormpg.baselines import leave_one_out_mean
 from stormpg.contract import Here
 from stormpg.errors import InputError
@@ -114,9 +114,16 @@ def sampled(policy, horizon, seed, n=3):
     return taken._replace(log_prob=log_probs(policy, params, taken)), params
 
 
+@pytest.fixture(params=["cpu", "gpu"])
+def for_platform(request, monkeypatch):
+    """The operations that are chosen on this platform."""
+    for module in (windows, baselines):
+        monkeypatch.setattr(module, "platform", lambda: request.param)
+
+
 @pytest.mark.parametrize("horizon", [7, 130], ids=["short", "in blocks"])
 @pytest.mark.parametrize("batches", [2, 3, 5], ids=["not full", "full", "older ones replaced"])
-def test_weights_and_kept_ratios(float64, horizon, batches):
+def test_weights_and_kept_ratios(float64, horizon, batches, for_platform):
     """Against loops over batches, trajectories and steps; at most K."""
     policy, K, n = stormpg.gaussian_mlp(2, 1, hidden=(4,)), 3, 3
     made = [sampled(policy, horizon, seed) for seed in range(batches)]
@@ -406,7 +413,7 @@ def test_values_fit_a_function_of_state_and_time(float64):
     assert float(jnp.abs(error).mean()) < 0.02
 
 
-def test_values_do_not_follow_noise(float64):
+def test_values_do_not_follow_noise(float64, for_platform):
     """If only time tells the rewards to come, few trajectories with many features do not make the values worse than that."""
     from stormpg.baselines import RIDGES, fit_other_groups, state_values
 

@@ -14,6 +14,7 @@ from jax import Array
 from numpy.polynomial.legendre import legvander
 
 from stormpg.errors import InputError, choose, nearest
+from stormpg.machine.xla import platform
 from stormpg.scores import fold_blocks
 from stormpg.trajectories import Trajectories
 
@@ -180,10 +181,16 @@ def fit_other_groups(gram: Array, moment: Array, free: np.ndarray) -> Array:
 
 
 def eliminate(matrix: Array, right: Array) -> Array:
-    """Solve a small positive definite system by Gauss-Jordan elimination. No pivoting is needed.
+    """Solve a small positive definite system; on a CPU by Gauss-Jordan elimination, which needs no pivoting.
 
-    A LAPACK call would wait for XLA's threads, and several blocks of runs doing so at the same time would deadlock.
+    There a LAPACK call would wait for XLA's threads, and several blocks of runs doing so at the same time would deadlock. On a
+    GPU each step of the elimination would launch several kernels.
     """
+    if platform() != "cpu":
+        from jax.scipy.linalg import solve  # its import takes time
+
+        by_library: Array = solve(matrix, right, assume_a="pos")
+        return by_library
 
     def clear(k: int, rows: Array) -> Array:
         row = rows[k] / rows[k, k]

@@ -24,6 +24,7 @@ from jax import Array
 
 from stormpg.contract import Blank
 from stormpg.kernels import running_sums
+from stormpg.machine.xla import platform
 from stormpg.pytrees import Tree
 from stormpg.scores import SHORT, fold_blocks, live_blocks, log_probs_in_blocks, whole_blocks
 from stormpg.trajectories import BLOCK, Batch, Trajectories, Weights
@@ -126,7 +127,9 @@ def weights(window: Window) -> Weights:
     share = (jnp.arange(window.places) < window.filled) / window.filled
 
     def mixed(ratios: Array) -> Array:
-        # A sum over the first axis at once would read the numbers of each step from K distant places.
+        if platform() != "cpu":
+            return (jnp.expand_dims(share, range(1, ratios.ndim)) * ratios).sum(axis=0)
+        # On a CPU a sum over the first axis at once would read the numbers of each step from K distant places.
         add_place = lambda place, total: total + share[place] * ratios[place]
         made: Array = jax.lax.fori_loop(0, window.places, add_place, jnp.zeros_like(ratios[0]))
         return made

@@ -13,6 +13,7 @@ from stormpg.errors import StormpgWarning
 from stormpg.kernels import cpu, gpu, libraries, rows, rows_gpu
 from stormpg.kernels.scalar_code import Unfit, on_lanes
 from stormpg.policies.constructors import policy_for
+from stormpg.policies.normalisation import Normalised, Seen
 from stormpg.pytrees import stack, traceable
 from stormpg.sampling.rollouts import noise_of, rollout
 from stormpg.scores import log_probs, score_sum
@@ -33,6 +34,10 @@ CASES = [
     ("pendulum", {}, 10),
     ("acrobot", {}, 5),
     ("mountain-car-continuous", {}, 10),
+]
+OF_ANY_NETWORK = [  # on a GPU the kernel of a rollout serves all policies that have kernels of their network
+    ("cartpole-continuous", {"normalise": True, "censored": True, "learn_sigma": True}, 60),
+    ("cartpole", {"normalise": "large"}, 60),
 ]
 
 
@@ -57,13 +62,18 @@ def single_precision():
 
 
 @pytest.mark.slow
-@MODULES
-@pytest.mark.parametrize(("name", "shape", "horizon"), CASES)
+@pytest.mark.parametrize(
+    ("module", "name", "shape", "horizon"),
+    [(gpu, *case) for case in CASES + OF_ANY_NETWORK] + [pytest.param(cpu, *case, marks=COMPILED.marks) for case in CASES],
+    indirect=["module"],
+)
 def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
     env, n = make(name), 5  # not a power of two: some lanes are empty
     policy = policy_for(env, **shape)
     key = jax.random.key(1)
     params = jax.jit(policy.init)(jax.random.key(3))
+    if isinstance(policy, Normalised):
+        params["seen"] = Seen(jnp.float32(10), jnp.array([0.02, -0.1, 0.0, 0.3]), jnp.array([0.8, 90.0, 0.1, 1e3]))
     monkeypatch.setenv("STORMPG_FUSED", "0")
 
     def by_kernels(params):
@@ -81,6 +91,8 @@ def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
             assert np.isfinite(ours).all()
 
         other = jax.tree.map(lambda x: np.asarray(x) + np.float32(0.1), params)
+        if isinstance(policy, Normalised):  # gradients do not change its statistics
+            other["seen"] = params["seen"]
         coefficient = np.random.default_rng(0).normal(size=batch.mask.shape).astype(np.float32) * batch.mask
 
         @jax.jit
@@ -252,8 +264,12 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
     on_a_gpu(monkeypatch)
     assert kernels.of("rollout", policy, params) is gpu.rollout
     assert kernels.of("score_sum", policy, params) is rows.score_sum
+    normalised = policy_for(make("cartpole-continuous"), hidden=hidden, normalise=True, censored=True)
+    statistics = normalised.init(jax.random.key(0))
+    assert kernels.of("rollout", normalised, statistics) is gpu.rollout
     with jax.default_device(jax.devices("cpu")[0]):
         assert kernels.of("score_sum", policy, params) is (cpu.score_sum if libraries.compiler() else None)
+        assert kernels.of("rollout", normalised, statistics) is None
         with monkeypatch.context() as without:
             without.setattr(libraries, "compiler", lambda: None)
             assert kernels.of("score_sum", policy, params) is None
@@ -286,12 +302,9 @@ def test_the_reason_for_the_plain_way_is_given_once(hidden, reason, monkeypatch)
 def test_the_reason_is_given_for_other_policies_and_types(monkeypatch):
     on_a_gpu(monkeypatch)
     env = make("cartpole-continuous")
-    for policy, reason in (
-        (policy_for(make("chain")), "the kernels: .*LookupTable"),
-        (policy_for(env, normalise=True), "the kernel of a rollout: the policy is "),
-    ):
-        with pytest.warns(StormpgWarning, match=reason):
-            assert kernels.of("rollout", policy, policy.init(jax.random.key(0))) is None
+    policy = policy_for(make("chain"))
+    with pytest.warns(StormpgWarning, match="the kernels: .*LookupTable"):
+        assert kernels.of("rollout", policy, policy.init(jax.random.key(0))) is None
     policy = policy_for(env)
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), policy.init(jax.random.key(0)))
     with pytest.warns(StormpgWarning, match="not float32"):

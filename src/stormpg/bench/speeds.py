@@ -27,8 +27,8 @@ LONG_ENOUGH = 1.0  # approximate seconds of a measurement
 
 def shape(algorithm: str, B: int) -> Algorithm:
     """An algorithm with batches of B. Those with epochs start each epoch with 2B and take m = 3 small steps."""
-    settings = {"gpomdp": {"S0": B}, "storm-pg": {"S0": B, "B": B}}.get(algorithm, {"S0": 2 * B, "B": B, "m": 3})
-    return stormpg.make_algorithm(algorithm, **settings)
+    settings = {"gpomdp": {"S0": B}, "storm-pg": {"S0": B, "B": B}, "window-npg": {"B": B}, "harpg": {"B": B}}
+    return stormpg.make_algorithm(algorithm, **settings.get(algorithm, {"S0": 2 * B, "B": B, "m": 3}))
 
 
 class Speed:
@@ -102,14 +102,23 @@ def fused(switch: str) -> Iterator[None]:
 def kernels(rounds: int, tell: Tell) -> BenchTable:
     """The fused kernels compared with plain JAX, which STORMPG_FUSED=0 selects."""
     where = "a CPU" if jax.default_backend() == "cpu" else "a GPU"
-    many = (1, 64) if where == "a CPU" else (1, 1024, 16384)
-    rows = []
-    for how, switch in (("fused kernels", "1"), ("plain", "0")):  # not in turn: each needs its own programs
+    many = (1, 64) if where == "a CPU" else (1, 1024)
+    cases = [(name, 5, seeds) for name in ("storm-pg", "window-npg", "harpg") for seeds in many]
+    cases += [("storm-pg", 5, 16384)] * (where == "a GPU")
+    names = [f"{name}, {of_seeds(seeds)}" for name, _, seeds in cases]
+    figures, live = {}, {}
+    for how, switch in (("fused kernels", "1"), ("plain JAX", "0")):  # not in turn: each needs its own programs
         with fused(switch):
-            tasks = {f"{how}, {of_seeds(seeds)}": Speed("cartpole-continuous", "storm-pg", 5, seeds, 100) for seeds in many}
-            figures = in_turns(tasks, rounds, tell)
-        rows += [Row(name, figures[name], {"live": task.live}) for name, task in tasks.items()]
-    return BenchTable("kernels", f"STORM-PG, B=5, Cart-Pole on {where}", "million steps a second", rows)
+            tasks = {name: Speed("cartpole-continuous", *case, 100) for name, case in zip(names, cases, strict=True)}
+            tell(how)
+            figures[how] = in_turns(tasks, rounds, tell)
+        live[how] = {name: task.live for name, task in tasks.items()}
+    rows = []
+    for name in names:
+        fast, slow = (Row(f"{name}, {how}", figures[how][name], {"live": live[how][name]}) for how in figures)
+        rows += [fast._replace(about={**fast.about, "times plain JAX": fast.median / slow.median}), slow]
+    note = "Batches of 5, H = 100. window-npg has a window of 16 batches, harpg a product with the Hessian in each iteration."
+    return BenchTable("kernels", f"Kernels and plain JAX, Cart-Pole on {where}", "million steps a second", rows, note)
 
 
 def sweep(quick: bool, rounds: int, tell: Tell) -> BenchTable:

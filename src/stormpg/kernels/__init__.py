@@ -18,21 +18,21 @@ from jax import Array
 
 from stormpg.errors import tell
 from stormpg.kernels import libraries
+from stormpg.kernels.network import without_normalisation
 from stormpg.kernels.scalar_code import Unfit
 from stormpg.machine.xla import platform
 from stormpg.policies.censored import Censored
 from stormpg.policies.families import Categorical, Gaussian, MultiCategorical
 from stormpg.policies.networks import MLP
-from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import Opaque, Tree
 
 T = TypeVar("T")
 
-# The modules with the kernels of a whole policy
+# The modules with the kernels of a rollout and of cumulative sums; on a CPU with more, of a whole policy
 MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "stormpg.kernels.gpu"}
 
-WHOLE = Gaussian, Categorical  # policies that have kernels of the whole policy
-DENSITIES = *WHOLE, Censored, MultiCategorical  # policies that have those of their network alone
+WHOLE = Gaussian, Categorical  # policies that have kernels of the whole policy on a CPU
+DENSITIES = *WHOLE, Censored, MultiCategorical  # policies that have kernels of their network
 
 LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
 
@@ -46,7 +46,7 @@ _told: set[str] = set()  # the reasons that this process has given for plain JAX
 def of(name: str, policy: Any, params: Tree) -> Callable[..., Any] | None:
     """The kernel of this name on this platform, if it supports this policy; None: plain JAX. On a GPU the reason is given once.
 
-    The kernels of a network alone (`rows`) serve where those of a whole policy do not.
+    The kernels of a network alone (`rows`) serve where those of the platform's module do not.
     """
     if not enabled():
         return None
@@ -54,11 +54,8 @@ def of(name: str, policy: Any, params: Tree) -> Callable[..., Any] | None:
     modules = [MODULES[platform()]] * (whole is None) + ["stormpg.kernels.rows"] * (alone is None)
     found = (getattr(importlib.import_module(module), name, None) for module in modules)
     kernel = next(filter(None, found), None)
-    if kernel is None and platform() != "cpu":
-        if alone is not None:
-            tell_once(alone)
-        elif whole is not None:
-            tell_once(whole, "the kernel of a rollout")
+    if kernel is None and alone is not None and platform() != "cpu":
+        tell_once(alone)
     return kernel
 
 
@@ -133,12 +130,12 @@ def running_sums(x: Array, backward: bool = False) -> Array:
 
 
 def misfit(policy: Any, params: Tree) -> str | None:
-    """Why the kernels of a whole policy do not support this one, or None. Subclasses may override any method: not supported."""
-    return other_kind(policy, WHOLE) or network_misfit(policy, params)
+    """Why the platform's module does not support this policy, or None."""
+    return (other_kind(policy, WHOLE) if platform() == "cpu" else None) or network_misfit(policy, params)
 
 
 def other_kind(policy: Any, kinds: tuple[type, ...]) -> str | None:
-    """That the policy is none of these kinds, or None."""
+    """That the policy is none of these kinds, or None. Subclasses may override any method, so they are of another kind."""
     if type(policy) in kinds:
         return None
     kind = type(policy.content if isinstance(policy, Opaque) else policy)
@@ -147,8 +144,7 @@ def other_kind(policy: Any, kinds: tuple[type, ...]) -> str | None:
 
 def network_misfit(policy: Any, params: Tree) -> str | None:
     """Why the kernels of a network alone do not support this policy, which may normalise its observations, or None."""
-    if type(policy) is Normalised:
-        policy, params = policy.policy, params["policy"]
+    policy, params = without_normalisation(policy, params)
     if other := other_kind(policy, DENSITIES):
         return other
     network = policy.mean if hasattr(policy, "mean") else policy.logits
@@ -166,8 +162,8 @@ def network_misfit(policy: Any, params: Tree) -> str | None:
     return None
 
 
-def tell_once(reason: str, which: str = "the kernels") -> None:
+def tell_once(reason: str) -> None:
     """Warn that plain JAX replaces kernels, once for each reason."""
     if reason not in _told:
         _told.add(reason)
-        tell(f"plain JAX is used instead of {which}: {reason}. STORMPG_FUSED=0 does this without a warning.")
+        tell(f"plain JAX is used instead of the kernels: {reason}. STORMPG_FUSED=0 does this without a warning.")

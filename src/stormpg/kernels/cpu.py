@@ -117,7 +117,7 @@ def _of_a_batch(structure: Any, leaves: tuple[Any, ...]) -> str:
     """The source of LOG_PROB and SCORE_SUM for shapes of policy, parameters and action."""
     policy, params, action = jax.tree.unflatten(structure, leaves)
     made = Source(policy, params, action)
-    functions = [made.function("log_prob", made.head.log_prob, action), made.function("slope", made.head.slope(), action)]
+    functions = [made.function("log_prob", made.head.log_prob(), action), made.function("slope", made.head.slope(), action)]
     return made.complete(functions, LOG_PROB="log_prob_of_rows", SCORE_SUM="score_sum_of_rows")
 
 
@@ -187,7 +187,7 @@ def _of_a_rollout(step: Callable[..., Any], structure: Any, leaves: tuple[Any, .
     advance = c_function("env_step", on_lanes(step, key, state, action), 0, types(state, action))
     functions = [
         made.function("act", made.head.act(draw), draw),
-        made.function("log_prob", made.head.log_prob, action),
+        made.function("log_prob", made.head.log_prob(), action),
         advance,
     ]
     return made.complete(functions, ROLLOUT="rollout", NOISE=len(types(draw)), STATE=len(types(state)))

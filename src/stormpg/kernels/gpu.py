@@ -3,7 +3,8 @@
 In plain JAX every step of a rollout launches several kernels, and thousands of small kernels run one after another. Here the
 steps of a trajectory are a loop inside one kernel, which stops when all its episodes have ended. The environment and the policy
 are traced from their own functions (`scalar_code`). Only the network, one hidden layer of tanh units, is written by hand
-(`network_gpu`). What is computed from a batch has the kernels of `rows_gpu`.
+(`network_gpu`). What is computed from a batch has the kernels of `rows_gpu`; the densities of a rollout, too, follow from the
+network's outputs after it.
 """
 
 import functools
@@ -17,10 +18,11 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from stormpg.kernels.network import check_floats, head, power_of_two, scalars, split
+from stormpg.kernels.network import check_floats, head, power_of_two, scalars, split, without_normalisation
 from stormpg.kernels.network_gpu import Ref, call, hidden, load_weights, output, read, weights_on_a_gpu
-from stormpg.kernels.rows import Kept
+from stormpg.kernels.rows import Kept, log_densities, rows_of
 from stormpg.kernels.scalar_code import on_lanes
+from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 
@@ -52,7 +54,8 @@ def rollout(
     keep: bool = False,
 ) -> tuple[Trajectories, Kept | None]:
     """Return n trajectories from `start`, and the network's outputs if they are kept."""
-    _, layers, others = split(policy, params)
+    inner, own = without_normalisation(policy, params)
+    _, layers, others = split(inner, own)
     state, first = start
     n, width = first.shape
     check_floats(first)
@@ -63,19 +66,20 @@ def rollout(
 
     draw = jax.ShapeDtypeStruct(noise.shape[2:], noise.dtype)
     action = jax.eval_shape(policy.act, params, per_trajectory(first), draw)
-    policy_head = head(policy, params, layers[-1]["bias"].shape[0], action)
-    act = policy_head.act(draw)
+    outputs = layers[-1]["bias"].shape[0]
+    act = head(inner, own, outputs, action).act(draw)
+    scales, scale = normalisation(policy, params, per_trajectory(first))
     key = jax.eval_shape(jax.random.key, 0)
     advance = step_on_lanes(env.step, key, jax.tree.map(per_trajectory, state), action)
     start_fields = [jnp.reshape(x, (n, -1)) for x in jax.tree.leaves(state)]
     draws, moves = int(np.prod(draw.shape)), int(np.prod(action.shape))
 
-    def kernel(w: Ref, settings: Ref, rest: Ref, noise: Ref, first: Ref, *refs: Ref) -> None:
-        fields, (observations, actions, rewards, masks, logs, *outputs) = refs[: len(start_fields)], refs[len(start_fields) :]
+    def kernel(w: Ref, settings: Ref, rest: Ref, scales: Ref, noise: Ref, first: Ref, *refs: Ref) -> None:
+        fields, (observations, actions, rewards, masks, outs) = refs[: len(start_fields)], refs[len(start_fields) :]
         w = load_weights(w)
         rows = pl.program_id(0) * lanes + jnp.arange(lanes)
         inside = rows < n
-        fixed = [*read(settings, lanes), *read(rest, lanes)]
+        fixed, scaled_by = [*read(settings, lanes), *read(rest, lanes)], read(scales, lanes)
 
         def load(ref: Ref, *at: Any) -> Array:
             return triton.load(ref.at[(rows, *at)], mask=inside, other=0)
@@ -85,17 +89,15 @@ def rollout(
 
         def step(loop: LoopState) -> LoopState:
             time, state, seen, alive = loop
-            out = output(w, hidden(w, seen))
+            out = output(w, hidden(w, scale(*scaled_by, *seen)))
             acted = act(*fixed, *out, *(load(noise, time, i) for i in range(draws)))
-            (log_prob,) = policy_head.log_prob(*fixed, *out, *acted)
             *ahead, reward, over = advance(*state, *acted)
             live = alive > 0
-            for ref, numbers in ((observations, seen), (actions, acted), *((ref, out) for ref in outputs)):
+            for ref, numbers in ((observations, seen), (actions, acted), (outs, out)):
                 for i, x in enumerate(numbers):
                     store(ref, x, time, i)
             store(rewards, jnp.where(live, reward, 0.0), time)
             store(masks, alive.astype(jnp.float32), time)
-            store(logs, jnp.where(live, log_prob, 0.0), time)
             going = live & ~over
             kept = [jnp.where(going, new, old) for new, old in zip(ahead, [*state, *seen], strict=True)]
             return time + 1, kept[: len(state)], kept[len(state) :], going.astype(jnp.int32)
@@ -106,10 +108,10 @@ def rollout(
         ended = jax.lax.while_loop(lambda loop: (loop[0] < horizon) & (loop[3].max() > 0), step, begin)[0]
 
         def clear(time: Array, carry: Array) -> Array:
-            for ref in (observations, actions, *outputs):
+            for ref in (observations, actions, outs):
                 for i in range(ref.shape[2]):
                     store(ref, jnp.zeros((lanes,), ref.dtype), time, i)
-            for ref in (rewards, masks, logs):
+            for ref in (rewards, masks):
                 store(ref, jnp.zeros((lanes,), ref.dtype), time)
             return carry
 
@@ -119,13 +121,24 @@ def rollout(
     out_shape = (
         jax.ShapeDtypeStruct((n, horizon, width), first.dtype),
         jax.ShapeDtypeStruct((n, horizon, moves), action.dtype),
-        number, number, number,
-        *([jax.ShapeDtypeStruct((n, horizon, layers[-1]["bias"].shape[0]), jnp.float32)] if keep else []),
+        number, number,
+        jax.ShapeDtypeStruct((n, horizon, outputs), jnp.float32),
     )  # fmt: skip
-    operands = (weights_on_a_gpu(layers), scalars(policy), scalars(others), noise.reshape(n, horizon, -1), first, *start_fields)
-    seen, acted, reward, mask, log_prob, *kept = call(kernel, -(-n // lanes), out_shape, *operands)
-    made = Trajectories(seen, acted.reshape(n, horizon, *action.shape), reward, mask, log_prob)
-    return made, Kept(kept[0], None) if kept else None
+    numbers = scalars(inner), scalars(others), scalars(scales)
+    operands = (weights_on_a_gpu(layers), *numbers, noise.reshape(n, horizon, -1), first, *start_fields)
+    seen, acted, reward, mask, out = call(kernel, -(-n // lanes), out_shape, *operands)
+    made = Trajectories(seen, acted.reshape(n, horizon, *action.shape), reward, mask, mask)
+    rows = rows_of(policy, params, made)
+    log_prob = log_densities(rows, out, rows.everywhere(), made.action)
+    return made._replace(log_prob=log_prob), Kept(out, None) if keep else None
+
+
+def normalisation(policy: Any, params: Tree, observation: Any) -> tuple[tuple[Array, ...], Callable[..., list[Array]]]:
+    """Return the numbers by which a policy normalises, and its function of them and of an observation, on lanes."""
+    if not isinstance(policy, Normalised):
+        return (), lambda *seen: list(seen)
+    scales = policy.shift_and_spread(params)
+    return scales, on_lanes(policy.scale_by, *scales, observation)
 
 
 def running_sums(x: Array, backward: bool) -> Array:

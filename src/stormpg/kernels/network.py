@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from stormpg.kernels.scalar_code import Unfit, on_lanes
+from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import Tree
 from stormpg.trajectories import Trajectories
 
@@ -29,7 +30,7 @@ class Head(NamedTuple):
     """A policy without its network: functions of the numbers in (settings, other parameters, output, noise or action)."""
 
     act: Callable[[Any], Callable[..., list[Array]]]  # takes the shape of the noise, returns the function
-    log_prob: Callable[..., list[Array]]
+    log_prob: Callable[[], Callable[..., list[Array]]]
     slope: Callable[[], Callable[..., list[Array]]]  # the derivatives of log_prob by the other parameters and the output
 
 
@@ -40,6 +41,11 @@ class Weights(NamedTuple):
     bias: Array  # [width]
     out: Array  # [outputs, width]
     out_bias: Array  # [outputs]
+
+
+def without_normalisation(policy: Any, params: Tree) -> tuple[Any, Tree]:
+    """Return the policy on normalised observations and its parameters; a policy that does not normalise as it is."""
+    return (policy.policy, params["policy"]) if type(policy) is Normalised else (policy, params)
 
 
 def split(policy: Any, params: Tree) -> tuple[str, Any, Tree]:
@@ -95,7 +101,7 @@ def head(policy: Any, params: Tree, outputs: int, action: Any) -> Head:
     shapes = (like(bare), like(others), output)
     return Head(
         lambda draw: on_lanes(act, *shapes, draw),
-        on_lanes(log_prob, *shapes, action),
+        lambda: on_lanes(log_prob, *shapes, action),
         lambda: on_lanes(jax.grad(log_prob, argnums=(1, 2)), *shapes, action),
     )
 

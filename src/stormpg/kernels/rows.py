@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from stormpg.kernels.network import Given, check_floats, read_batch, split
+from stormpg.kernels.network import Given, check_floats, read_batch, split, without_normalisation
 from stormpg.machine.xla import platform
 from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import Tree, add
@@ -84,11 +84,11 @@ class Rows(NamedTuple):
 def rows_of(policy: Any, params: Tree, taken: Trajectories) -> Rows:
     """A policy whose network fits, on the steps of a batch."""
     check_floats(taken.observation)
-    batch, inner, own = read_batch(taken), policy, params
+    batch = read_batch(taken)
     observation = batch.observation
     if isinstance(policy, Normalised):
-        inner, own = policy.policy, params["policy"]
         observation = policy.scale(params, observation)
+    inner, own = without_normalisation(policy, params)
     name, layers, others = split(inner, own)
     head = dataclasses.replace(inner, **{name: Given()})
     return Rows(policy, params, head, name, others, layers, observation, batch.length, taken.mask)

@@ -53,7 +53,10 @@ class Normalised:
 
     def scale(self, params: Tree, observation: Array) -> Array:
         """Return the normalised observation."""
-        shift, spread = self.shift_and_spread(params)
+        return self.scale_by(*self.shift_and_spread(params), observation)
+
+    def scale_by(self, shift: Array, spread: Array, observation: Array) -> Array:
+        """Return the observation normalised by these numbers."""
         return jnp.clip((observation - shift) / spread, -self.clip, self.clip)
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
