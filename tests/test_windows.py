@@ -1,6 +1,7 @@
 """Windows of batches: unbiased over all batches, equal to plain loops, and the trackers over them."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from stormpg.estimators import coefficients
 from stormpg.scores import log_probs, score_sum, score_sums
 from stormpg.theory.enumeration import expectation_over_batches, objective, sampled_by, small_chain
 from stormpg.trackers import blended as blended_module
-from stormpg.trajectories import Batch, Trajectories, Weights
+from stormpg.trajectories import Batch, Trajectories, Weights, sums_to_come
 from tests.test_conformance import mostly_slow
 from tests.test_estimators import ESTIMATORS, GAMMA, two_parameters
 
@@ -400,6 +401,19 @@ def test_values_are_fitted_to_the_other_groups(float64, horizon):
     np.testing.assert_allclose(before[jnp.array([1, 4])], after[jnp.array([1, 4])], rtol=1e-9, atol=1e-12)
     assert float(jnp.abs(before[0, 0] - after[0, 0])) > 1e-8
     assert float(jnp.abs(before * (1 - taken.mask)).max()) == 0
+
+
+@pytest.mark.parametrize("horizon", [9, 130], ids=["short", "in blocks"])
+def test_a_gpu_multiplies_without_rounding_the_factors(horizon):
+    """Products whose precision is not given are computed there with ten bits, which makes regressions indefinite."""
+    taken, _ = sampled(stormpg.gaussian_mlp(2, 1, hidden=(4,)), horizon, 3, n=6)
+
+    def made(taken):
+        return baselines.state_values(taken, taken.reward, jnp.zeros(2)), sums_to_come(taken.reward, GAMMA)
+
+    products = re.findall(r"dot_general\[(.*?)\n *\]", str(jax.make_jaxpr(made)(taken)), re.DOTALL)
+    assert len(products) > 5
+    assert all("precision=(Precision.HIGHEST, Precision.HIGHEST)" in product for product in products)
 
 
 def test_values_fit_a_function_of_state_and_time(float64):

@@ -25,6 +25,8 @@ BASELINES = {  # the baselines of each estimator
 }
 RIDGE = 1e-5
 
+einsum = partial(jnp.einsum, precision="highest")  # a GPU would round the factors to ten bits: too few for a regression
+
 
 def check_baseline(estimator: str, baseline: str) -> None:
     """Raise InputError if the baseline does not exist or does not fit the estimator."""
@@ -54,7 +56,7 @@ def leave_one_out_mean(x: Array) -> Array:
 
 def leave_one_out_sum(x: Array) -> Array:
     """Σ_{j≠i} x_j along the first axis, computed without cancellation, so that zeros and signs are exact."""
-    return jnp.tensordot(1 - jnp.eye(x.shape[0], dtype=x.dtype), x, axes=1)
+    return jnp.tensordot(1 - jnp.eye(x.shape[0], dtype=x.dtype), x, axes=1, precision="highest")
 
 
 def from_other_groups(x: Array, places: int) -> Array:
@@ -95,9 +97,9 @@ def features(observation: Array) -> Array:
 def fit_values(trajectories: Trajectories, to_come: Array) -> Array:
     """V(s_h) γ^h, [n, H]: ridge regression of the discounted reward to come on the features, fitted to the others."""
     x = jax.vmap(features)(trajectories.observation) * trajectories.mask[:, :, None]
-    gram = leave_one_out_sum(jnp.einsum("nhf,nhg->nfg", x, x))
-    moment = leave_one_out_sum(jnp.einsum("nhf,nh->nf", x, to_come))
-    return jnp.einsum("nhf,nf->nh", x, jax.vmap(partial(solve_ridge, RIDGE))(gram, moment))
+    gram = leave_one_out_sum(einsum("nhf,nhg->nfg", x, x))
+    moment = leave_one_out_sum(einsum("nhf,nh->nf", x, to_come))
+    return einsum("nhf,nf->nh", x, jax.vmap(partial(solve_ridge, RIDGE))(gram, moment))
 
 
 def solve_ridge(ridge: float, gram: Array, moment: Array) -> Array:
@@ -117,8 +119,8 @@ def states_of(trajectories: Trajectories) -> tuple[Array, Array, Array]:
     """All states as vectors, [n, H, d], and the mean and deviation of their components."""
     mask, live = trajectories.mask, trajectories.mask.sum()
     s = trajectories.observation.reshape(*mask.shape, -1).astype(trajectories.reward.dtype)
-    shift = jnp.einsum("nhd,nh->d", s, mask) / live
-    return s, shift, jnp.sqrt(jnp.einsum("nhd,nh->d", (s - shift) ** 2, mask) / live + 1e-8)
+    shift = einsum("nhd,nh->d", s, mask) / live
+    return s, shift, jnp.sqrt(einsum("nhd,nh->d", (s - shift) ** 2, mask) / live + 1e-8)
 
 
 def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Array:
@@ -147,7 +149,7 @@ def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Arra
         *about, target = block
         x = described(*about)
         x, target = (y.reshape(places, -1, *y.shape[1:]) for y in (x, target))
-        return (sums[0] + jnp.einsum("kbhf,kbhg->bfg", x, x), sums[1] + jnp.einsum("kbhf,kbh->bf", x, target)), ()
+        return (sums[0] + einsum("kbhf,kbhg->bfg", x, x), sums[1] + einsum("kbhf,kbh->bf", x, target)), ()
 
     groups, size = n // places, 3 * dimension + len(first) + DEGREE + 4
     nothing = jnp.zeros((groups, size, size), s.dtype), jnp.zeros((groups, size), s.dtype)
@@ -156,7 +158,7 @@ def state_values(trajectories: Trajectories, to_come: Array, age: Array) -> Arra
     of_time[dimension + len(first) : dimension + len(first) + DEGREE + 1] = True
     gram, moment = sums
     theta = for_all_batches(fit_other_groups(gram, moment, of_time), places)
-    predict = lambda none, block: (none, jnp.einsum("nhf,nf->nh", described(*block), theta))
+    predict = lambda none, block: (none, einsum("nhf,nf->nh", described(*block), theta))
     values: Array = fold_blocks(predict, (), (s, time, mask), mask)[1]
     return values
 
@@ -175,7 +177,7 @@ def fit_other_groups(gram: Array, moment: Array, free: np.ndarray) -> Array:
         return eliminate(gram + jnp.diag(penalty), moment)
 
     theta = jax.vmap(jax.vmap(solve, (None, None, 0)))(others, target, penalties)  # [B, r, f]
-    error = jnp.einsum("brf,bfg,brg->r", theta, gram, theta) - 2 * jnp.einsum("brf,bf->r", theta, moment)
+    error = einsum("brf,bfg,brg->r", theta, gram, theta) - 2 * einsum("brf,bf->r", theta, moment)
     best: Array = jnp.take(theta, jnp.argmin(error), axis=1)
     return best
 

@@ -261,4 +261,4 @@ def _subtract_componentwise(
     """total − mean_i Σ_h w_h · (score sum) ∘ b_h, with one b_h for each parameter."""
     flat, unravel = ravel_pytree(total)
     sums = _score_sums(estimator, policy, params, trajectories)
-    return unravel(flat - jnp.einsum("nh,nhp,nhp->p", weight, sums, baseline) / weight.shape[0])
+    return unravel(flat - jnp.einsum("nh,nhp,nhp->p", weight, sums, baseline, precision="highest") / weight.shape[0])

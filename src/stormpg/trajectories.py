@@ -85,7 +85,7 @@ def sums_to_come(x: Array, factor: Array | float) -> Array:
     blocks = jnp.pad(x, ((0, 0), (0, -horizon % size))).reshape(n, -1, size)
 
     def block(rest: Array, part: Array) -> tuple[Array, Array]:
-        total = part @ within + rest[:, None] * after
+        total = jnp.matmul(part, within, precision="highest") + rest[:, None] * after
         return total[:, 0], total
 
     sums = jax.lax.scan(block, jnp.zeros(n, x.dtype), jnp.moveaxis(blocks, 1, 0), reverse=True)[1]

@@ -160,7 +160,8 @@ def score_sums(
 
     of_output, of_others = jax.grad(total, argnums=(0, 1))(kept.outputs, rows.everywhere())
     layers = rows.pull_back(coefficients[..., None] * of_output, parts, kept)
-    others = jax.tree.map(lambda x: jnp.einsum("cpih,pih...->cp...", c, x.reshape(*c.shape[1:], *x.shape[2:])), of_others)
+    slopes = functools.partial(jnp.einsum, "cpih,pih...->cp...", precision="highest")  # on a GPU, too
+    others = jax.tree.map(lambda x: slopes(c, x.reshape(*c.shape[1:], *x.shape[2:])), of_others)
     return rows.outer(layers, others), None
 
 
