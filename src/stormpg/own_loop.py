@@ -17,7 +17,7 @@ from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import iterate
 from stormpg.engine.iteration import Setup, State, begin, is_large
 from stormpg.engine.metrics import Row
-from stormpg.engine.python_loop import PythonLoop
+from stormpg.engine.python_loop import PythonLoop, as_block, first_of
 from stormpg.envs import as_environment
 from stormpg.pytrees import traceable
 
@@ -53,7 +53,8 @@ def _step_outside(setup: Setup, state: State) -> tuple[State, Row]:
     loop = PythonLoop(setup.env, setup.horizon)
     try:
         pattern = ((bool(is_large(setup, state)), 1),)
-        state, rows = loop.follow(pattern, setup.policy, setup.algorithm, state, Budget())
+        policy, algorithm, states = as_block((setup.policy, setup.algorithm, state))
+        states, rows = loop.follow(pattern, policy, algorithm, states, Budget())
     finally:
         loop.close()
-    return state, jax.tree.map(lambda x: x[0, 0], rows)
+    return first_of(states), jax.tree.map(lambda x: x[0, 0], rows)

@@ -23,27 +23,35 @@ from stormpg.schedules import Pattern
 from stormpg.trajectories import Trajectories
 
 # These programs do not know the environment: every environment is a new object, and runs with the same shapes share them.
+# They take the only run out of its block and return a block: a call of its own for this would take as long as learning.
 NOWHERE, ANY = None, 0  # the environment and horizon of their `Setup`
 
 
 @functools.partial(Program, options=DEFAULTS, static_argnames=("large",))
-def ask(policy: Any, algorithm: Algorithm, state: State, large: bool, budget: Budget) -> tuple[Array, list[Wanted]]:
+def ask(policies: Any, algorithms: Algorithm, states: State, large: bool, budget: Budget) -> tuple[Array, list[Wanted]]:
     """Whether an iteration of this size is due, and the batches it wants."""
+    policy, algorithm, state = first_of((policies, algorithms, states))
     setup = Setup(NOWHERE, ANY, policy, algorithm)
     return due(setup, state, large, budget), list(wanted(setup, state, large))
 
 
 @functools.partial(Program, options=DEFAULTS, static_argnames=("large",))
-def answer(policy: Any, algorithm: Algorithm, state: State, large: bool, sampled: list[Trajectories]) -> tuple[State, Row]:
-    """The state and row of an iteration, from the trajectories it asked for."""
+def answer(
+    policies: Any, algorithms: Algorithm, states: State, large: bool, budget: Budget, sampled: list[Trajectories]
+) -> tuple[State, Row, Array]:
+    """The state and row of an iteration, from the trajectories it asked for, and whether the budget holds another one."""
+    policy, algorithm, state = first_of((policies, algorithms, states))
     setup = Setup(NOWHERE, ANY, policy, algorithm)
     every = zip(wanted(setup, state, large), sampled, strict=True)
     batches = (as_batch(policy, one, with_log_probs(policy, one.params, taken)) for one, taken in every)
-    return learn(setup, state, large, tuple(batches))
+    state, row = learn(setup, state, large, tuple(batches))
+    return as_block(state), row, unfinished(setup, state, budget)
 
 
 @functools.partial(Program, options=DEFAULTS, static_argnames=())
-def more(policy: Any, algorithm: Algorithm, state: State, budget: Budget) -> Array:
+def more(policies: Any, algorithms: Algorithm, states: State, budget: Budget) -> Array:
+    """Whether the budget holds another iteration."""
+    policy, algorithm, state = first_of((policies, algorithms, states))
     return unfinished(Setup(NOWHERE, ANY, policy, algorithm), state, budget)
 
 
@@ -68,7 +76,8 @@ class PythonLoop:
         self.sizes: dict[bool, tuple[int, ...]] = {}  # of the batches of an iteration, by whether it is large
         self.sampler = Sampler(env, horizon) if workers is None else RaySampler(env, horizon, workers)
         self.forecast = Forecast(env.name, runs)
-        self.left: tuple[Any, Any] = (None, None)  # the states after the last chunk, and the run that they are the block of
+        self.left: tuple[Any, Any] = (None, None)  # the states after the last iteration, and whether the budget holds another
+        self.acting: tuple[Any, Any] = (None, None)  # the policies of the last chunk, and the only one of them
         self.sampler.stop = stop
 
     @staticmethod
@@ -83,45 +92,48 @@ class PythonLoop:
         return 1
 
     def start(self, policy: Any, algorithm: Algorithm, seeds: Array, budget: Budget) -> tuple[State, Row | None]:
-        policy, algorithm, seed = first_of((policy, algorithm, seeds))
-        state, rows = begin(Setup(self.env, self.horizon, policy, algorithm), seed), None
+        states, rows = as_block(begin(Setup(self.env, self.horizon, *first_of((policy, algorithm))), seeds[0])), None
         if algorithm.schedule.first:
-            state, rows = self.follow(algorithm.schedule.first, policy, algorithm, state, budget)
-        return as_block(state), rows
+            states, rows = self.follow(algorithm.schedule.first, policy, algorithm, states, budget)
+        return states, rows
 
     def chunk(self, policy: Any, algorithm: Algorithm, states: State, budget: Budget, pause: Array) -> Chunk:
         """One unit. A run may pause after any of them."""
-        known, run = self.left
-        policy, algorithm, state = run if known is states else first_of((policy, algorithm, states))
 
         def going() -> bool:
-            return bool(more(policy, algorithm, state, budget)) and bool(state.trajectories < pause)
+            known, holds = self.left
+            if known is not states:
+                holds = more(policy, algorithm, states, budget)
+            return bool(holds) and int(np.asarray(states.trajectories)[0]) < int(pause)
 
         if not going():
             return Chunk(0, states, None, False)
-        state, rows = self.follow(algorithm.schedule.unit, policy, algorithm, state, budget)
+        states, rows = self.follow(algorithm.schedule.unit, policy, algorithm, states, budget)
         rows = jax.tree.map(lambda x: x[None], rows)
-        states = as_block(state)
-        self.left = states, (policy, algorithm, state)
         return Chunk(int(rows is not None), states, rows, going())
 
     def follow(
-        self, pattern: Pattern, policy: Any, algorithm: Algorithm, state: State, budget: Budget
+        self, pattern: Pattern, policy: Any, algorithm: Algorithm, states: State, budget: Budget
     ) -> tuple[State, Row | None]:
         """The iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
+        if self.acting[0] is not policy:
+            self.acting = policy, first_of(policy)
         rows = []
         for large in (large for large, times in pattern for _ in range(times)):
-            live, every = ask(policy, algorithm, state, large, budget)
+            live, every = ask(policy, algorithm, states, large, budget)
             if live:
-                sizes = self.sizes_of(Setup(self.env, self.horizon, policy, algorithm), state)[large]
-                sampled = [self.batch(policy, one._replace(n=n), budget) for one, n in zip(every, sizes, strict=True)]
-                state, row = answer(policy, algorithm, state, large, sampled)
+                sizes = self.sizes_of(policy, algorithm, states)[large]
+                sampled = [self.batch(self.acting[1], one._replace(n=n), budget) for one, n in zip(every, sizes, strict=True)]
+                states, row, holds = answer(policy, algorithm, states, large, budget, sampled)
+                self.left = states, holds
                 rows.append(row)
-        return state, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
+        return states, jax.tree.map(lambda *parts: np.stack(parts)[:, None], *rows) if rows else None
 
-    def sizes_of(self, setup: Setup, state: State) -> dict[bool, tuple[int, ...]]:
+    def sizes_of(self, policy: Any, algorithm: Algorithm, states: State) -> dict[bool, tuple[int, ...]]:
         """The batch sizes of large and small iterations. They are found once, and the largest sets the number of slots."""
         if not self.sizes:
+            policy, algorithm, state = first_of((policy, algorithm, states))
+            setup = Setup(self.env, self.horizon, policy, algorithm)
             self.sizes = {large: wanted_sizes(setup, state, large) for large in (True, False)}
             self.sampler.least = max(*self.sizes[True], *self.sizes[False], 1)
         return self.sizes
@@ -148,7 +160,6 @@ def first_of(tree: Any) -> Any:
 
 
 @jax.jit
-def as_block(state: State) -> State:
+def as_block(tree: Any) -> Any:
     """A block of one run."""
-    alone: State = jax.tree.map(lambda x: x[None], state)
-    return alone
+    return jax.tree.map(lambda x: x[None], tree)
