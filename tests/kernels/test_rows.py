@@ -36,16 +36,25 @@ POLICIES = {
     "normalised": Normalised(CENSORED, INPUTS),
     "normalised-large": Normalised(stormpg.categorical_mlp(INPUTS, 4, hidden=(20,)), INPUTS, only_large=True),
 }
-EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-
-
 ON_A_CPU = jax.default_backend() == "cpu"
-COMPILED = pytest.param(
-    rows_cpu, marks=pytest.mark.skipif(not (ON_A_CPU and libraries.compiler()), reason="needs a CPU and a C compiler")
+COMPILED = pytest.mark.skipif(not (ON_A_CPU and libraries.compiler()), reason="needs a CPU and a C compiler")
+# Interpreted, a kernel for a GPU takes seconds. Then three policies are enough: the densities are the same code everywhere.
+ON_A_GPU = ("gaussian", "several-choices", "normalised") if ON_A_CPU else POLICIES
+EVERY_POLICY = pytest.mark.parametrize(
+    ("module", "policy"),
+    [
+        *(pytest.param(rows_gpu, POLICIES[name], marks=pytest.mark.slow, id=f"gpu-{name}") for name in ON_A_GPU),
+        *(pytest.param(rows_cpu, policy, marks=COMPILED, id=f"cpu-{name}") for name, policy in POLICIES.items()),
+    ],
+    indirect=["module"],
 )
 
 
-@pytest.fixture(autouse=True, params=[pytest.param(rows_gpu, marks=pytest.mark.slow), COMPILED], ids=["gpu", "cpu"])
+@pytest.fixture(
+    autouse=True,
+    params=[pytest.param(rows_gpu, marks=pytest.mark.slow), pytest.param(rows_cpu, marks=COMPILED)],
+    ids=["gpu", "cpu"],
+)
 def module(request, monkeypatch):
     """The module with the kernels of the network."""
     monkeypatch.setattr(rows, "network_kernels", lambda: request.param)
