@@ -106,7 +106,7 @@ def solve_ridge(ridge: float, gram: Array, moment: Array) -> Array:
     """The coefficients of a ridge regression."""
     # The ridge grows with the data: otherwise rounding errors would dominate the pivots in float32.
     diagonal = ridge * (1 + jnp.trace(gram) / len(gram)) * jnp.eye(len(gram), dtype=gram.dtype)
-    return eliminate(gram + diagonal, moment)
+    return solve_definite(gram + diagonal, moment)
 
 
 CLIP = 5.0  # of standardised observations: the squares of rare large ones would dominate the fit
@@ -174,7 +174,7 @@ def fit_other_groups(gram: Array, moment: Array, free: np.ndarray) -> Array:
     penalties = jnp.where(jnp.asarray(free), RIDGES[0], jnp.asarray(RIDGES, gram.dtype)[:, None]) * unit[:, None]  # [B, r, f]
 
     def solve(gram: Array, moment: Array, penalty: Array) -> Array:
-        return eliminate(gram + jnp.diag(penalty), moment)
+        return solve_definite(gram + jnp.diag(penalty), moment)
 
     theta = jax.vmap(jax.vmap(solve, (None, None, 0)))(others, target, penalties)  # [B, r, f]
     error = einsum("brf,bfg,brg->r", theta, gram, theta) - 2 * einsum("brf,bf->r", theta, moment)
@@ -182,11 +182,12 @@ def fit_other_groups(gram: Array, moment: Array, free: np.ndarray) -> Array:
     return best
 
 
-def eliminate(matrix: Array, right: Array) -> Array:
-    """Solve a small positive definite system; on a CPU by Gauss-Jordan elimination, which needs no pivoting.
+def solve_definite(matrix: Array, right: Array) -> Array:
+    """Solve a small positive definite system.
 
-    There a LAPACK call would wait for XLA's threads, and several blocks of runs doing so at the same time would deadlock. On a
-    GPU each step of the elimination would launch several kernels.
+    On a CPU by Gauss-Jordan elimination, which needs no pivoting: a LAPACK call would wait for XLA's threads, and several
+    blocks of runs doing so at the same time would deadlock. On a GPU by Cholesky factors: each step of an elimination would
+    launch several kernels.
     """
     if platform() != "cpu":
         from jax.scipy.linalg import solve  # its import takes time

@@ -17,9 +17,9 @@ from stormpg.engine.budget import Budget
 from stormpg.engine.compiled_loop import iterate
 from stormpg.engine.iteration import Setup, State, begin, is_large
 from stormpg.engine.metrics import Row
-from stormpg.engine.python_loop import PythonLoop, as_block, first_of
+from stormpg.engine.python_loop import PythonLoop
 from stormpg.envs import as_environment
-from stormpg.pytrees import traceable
+from stormpg.pytrees import as_block, first_of, traceable
 
 
 def init(env: Any, policy: Any, algorithm: Algorithm, seed: Any = 0, horizon: int | None = None) -> State:

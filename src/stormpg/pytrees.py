@@ -64,6 +64,21 @@ def traceable(thing: Any) -> Any:
     return thing if numeric else Opaque(thing)
 
 
+# Outside a compiled program each is one call, instead of one for each leaf.
+
+
+@functools.partial(jax.jit, inline=True)
+def first_of(tree: Any) -> Any:
+    """The first run of a block: runs are the first axis of all arrays."""
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+@functools.partial(jax.jit, inline=True)
+def as_block(tree: Any) -> Any:
+    """A block of one run."""
+    return jax.tree.map(lambda x: x[None], tree)
+
+
 def as_float(number: Any) -> Array:
     """Convert a float setting to a strongly typed array, so that 1, 1.0 and a tracer share one compiled program."""
     return jnp.asarray(number, dtype=jnp.result_type(float))

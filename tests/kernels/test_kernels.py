@@ -9,6 +9,7 @@ import pytest
 
 from stormpg import kernels
 from stormpg.envs import make
+from stormpg.envs.base import Box, Environment, MultiDiscrete
 from stormpg.errors import StormpgWarning
 from stormpg.kernels import cpu, gpu, libraries, rows, rows_gpu
 from stormpg.kernels.scalar_code import Unfit, on_lanes
@@ -35,9 +36,21 @@ CASES = [
     ("acrobot", {}, 5),
     ("mountain-car-continuous", {}, 10),
 ]
+
+
+def pull(key, state, action):
+    """Several discrete actions move the state."""
+    moved = state + jnp.array([0.1, -0.2]) * action
+    return moved, jnp.append(moved, 1.0), -jnp.abs(moved).sum(), jnp.abs(moved).max() > 1
+
+
+LEVERS = Environment(
+    "levers", lambda key: (jnp.zeros(2), jnp.array([0.0, 0.0, 1.0])), pull, Box((3,)), MultiDiscrete((3, 2)), 20
+)
 OF_ANY_NETWORK = [  # on a GPU the kernel of a rollout serves all policies that have kernels of their network
     ("cartpole-continuous", {"normalise": True, "censored": True, "learn_sigma": True}, 60),
     ("cartpole", {"normalise": "large"}, 60),
+    ("levers", {}, 20),
 ]
 
 
@@ -68,12 +81,14 @@ def single_precision():
     indirect=["module"],
 )
 def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
-    env, n = make(name), 5  # not a power of two: some lanes are empty
+    env, n = LEVERS if name == "levers" else make(name), 5  # not a power of two: some lanes are empty
     policy = policy_for(env, **shape)
     key = jax.random.key(1)
     params = jax.jit(policy.init)(jax.random.key(3))
     if isinstance(policy, Normalised):
-        params["seen"] = Seen(jnp.float32(10), jnp.array([0.02, -0.1, 0.0, 0.3]), jnp.array([0.8, 90.0, 0.1, 1e3]))
+        params["seen"] = Seen(
+            jnp.float32(10), jnp.array([0.02, -0.1, 0.0, 0.3]), jnp.array([0.8, 90.0, 1e-4, 1e3])
+        )  # 10 deviations are exceeded
     monkeypatch.setenv("STORMPG_FUSED", "0")
 
     def by_kernels(params):

@@ -38,7 +38,7 @@ POLICIES = {
 }
 ON_A_CPU = jax.default_backend() == "cpu"
 COMPILED = pytest.mark.skipif(not (ON_A_CPU and libraries.compiler()), reason="needs a CPU and a C compiler")
-# Interpreted, a kernel for a GPU takes seconds. Then three policies are enough: the densities are the same code everywhere.
+# On a CPU the kernels for a GPU are interpreted, which takes seconds. Three policies are enough: their densities are plain JAX.
 ON_A_GPU = ("gaussian", "several-choices", "normalised") if ON_A_CPU else POLICIES
 EVERY_POLICY = pytest.mark.parametrize(
     ("module", "policy"),

@@ -81,6 +81,17 @@ def test_the_same_trajectories_give_the_same_parameters(monkeypatch, name):
     np.testing.assert_allclose(a.columns["weight_max"], b.columns["weight_max"], rtol=1e-3)
 
 
+def test_every_run_acts_by_its_own_policy():
+    """Two settings with a σ of their own, one after the other in the same loop: the second acts as it does alone."""
+    env = stormpg.make("gym:Pendulum-v1")
+    policies = [stormpg.policy_for(env, sigma=sigma) for sigma in (0.1, 2.0)]
+    together = stormpg.train(env, [ALGORITHM, ALGORITHM], policy=policies, **SMALL)
+    alone = stormpg.train(env, ALGORITHM, policy=policies[1], **SMALL)
+    setting = together.columns["setting"]
+    np.testing.assert_array_equal(together.columns["return"][setting == 1], alone.columns["return"])
+    assert (together.columns["return"][setting == 0] != alone.columns["return"]).any()
+
+
 @pytest.mark.slow
 def test_gymnasium_and_jax_learn_alike():
     """CartPole in Gymnasium and in JAX, 12 seeds each: the areas under the curves do not differ significantly."""

@@ -106,16 +106,16 @@ def kernels(rounds: int, tell: Tell) -> BenchTable:
     cases = [(name, 5, seeds) for name in ("storm-pg", "window-npg", "harpg") for seeds in many]
     cases += [("storm-pg", 5, 16384)] * (where == "a GPU")
     names = [f"{name}, {of_seeds(seeds)}" for name, _, seeds in cases]
-    figures, live = {}, {}
+    made: dict[str, dict[str, Row]] = {}
     for how, switch in (("fused kernels", "1"), ("plain JAX", "0")):  # not in turn: each needs its own programs
         with fused(switch):
             tasks = {name: Speed("cartpole-continuous", *case, 100) for name, case in zip(names, cases, strict=True)}
             tell(how)
-            figures[how] = in_turns(tasks, rounds, tell)
-        live[how] = {name: task.live for name, task in tasks.items()}
+            figures = in_turns(tasks, rounds, tell)
+        made[how] = {name: Row(f"{name}, {how}", figures[name], {"live": task.live}) for name, task in tasks.items()}
     rows = []
     for name in names:
-        fast, slow = (Row(f"{name}, {how}", figures[how][name], {"live": live[how][name]}) for how in figures)
+        fast, slow = (rows_of_one[name] for rows_of_one in made.values())
         rows += [fast._replace(about={**fast.about, "times plain JAX": fast.median / slow.median}), slow]
     note = "Batches of 5, H = 100. window-npg has a window of 16 batches, harpg a product with the Hessian in each iteration."
     return BenchTable("kernels", f"Kernels and plain JAX, Cart-Pole on {where}", "million steps a second", rows, note)

@@ -23,7 +23,7 @@ from stormpg.envs.base import Environment
 from stormpg.kernels.libraries import PREFIX
 from stormpg.machine.blocks import as_here, block_size, cores, devices
 from stormpg.machine.xla import OFTEN, ONCE, Program
-from stormpg.pytrees import Tree, where
+from stormpg.pytrees import Tree, as_block, first_of, where
 from stormpg.sampling.rollouts import rollout
 from stormpg.schedules import Pattern
 from stormpg.trajectories import RUNS, Batch, Trajectories, over_runs
@@ -90,8 +90,8 @@ def over_all_runs(one: Callable[..., tuple[State, Row | None]]) -> Callable[...,
     def all_runs(*batch: Any) -> tuple[State, Row | None]:
         if len(jax.tree.leaves(batch[-1])[0]) > 1:
             return jax.vmap(one, out_axes=(0, 1), axis_name=RUNS)(*batch)
-        state, rows = one(*jax.tree.map(lambda x: x[0], batch))
-        return jax.tree.map(lambda x: x[None], state), jax.tree.map(lambda x: x[:, None], rows)
+        state, rows = one(*first_of(batch))
+        return as_block(state), jax.tree.map(lambda x: x[:, None], rows)
 
     return all_runs
 
@@ -117,7 +117,7 @@ def chunk_length(trajectories: int, horizon: int, runs: int) -> int:
 
 def unit_cost(env: Environment, horizon: int, policy: Any, algorithm: Algorithm, states: State) -> int:
     """The largest number of trajectories of a unit. The runs are the first axis of all arguments."""
-    policy, algorithm, state = jax.tree.map(lambda x: x[0], (policy, algorithm, states))
+    policy, algorithm, state = first_of((policy, algorithm, states))
     setup = Setup(env, horizon, policy, algorithm)
     return sum(times * cost(setup, state, large) for large, times in algorithm.schedule.unit)
 

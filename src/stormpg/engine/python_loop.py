@@ -17,22 +17,23 @@ from stormpg.envs.base import OutsideEnvironment
 from stormpg.errors import Forecast
 from stormpg.machine.stopping import Stop
 from stormpg.machine.xla import DEFAULTS, Program
+from stormpg.pytrees import as_block, first_of
 from stormpg.sampling.episodes import Sampler, with_log_probs
 from stormpg.sampling.ray_actors import RaySampler
 from stormpg.schedules import Pattern
 from stormpg.trajectories import Trajectories
 
 # These programs do not know the environment: every environment is a new object, and runs with the same shapes share them.
-# They take the only run out of its block and return a block: a call of its own for this would take as long as learning.
+# They take the only run out of its block and return a block: with a call of its own for this, an iteration takes longer.
 NOWHERE, ANY = None, 0  # the environment and horizon of their `Setup`
 
 
 @functools.partial(Program, options=DEFAULTS, static_argnames=("large",))
-def ask(policies: Any, algorithms: Algorithm, states: State, large: bool, budget: Budget) -> tuple[Array, list[Wanted]]:
-    """Whether an iteration of this size is due, and the batches it wants."""
+def ask(policies: Any, algorithms: Algorithm, states: State, large: bool, budget: Budget) -> tuple[Array, list[Wanted], Any]:
+    """Whether an iteration of this size is due, the batches it wants, and the policy."""
     policy, algorithm, state = first_of((policies, algorithms, states))
     setup = Setup(NOWHERE, ANY, policy, algorithm)
-    return due(setup, state, large, budget), list(wanted(setup, state, large))
+    return due(setup, state, large, budget), list(wanted(setup, state, large)), policy
 
 
 @functools.partial(Program, options=DEFAULTS, static_argnames=("large",))
@@ -77,7 +78,6 @@ class PythonLoop:
         self.sampler = Sampler(env, horizon) if workers is None else RaySampler(env, horizon, workers)
         self.forecast = Forecast(env.name, runs)
         self.left: tuple[Any, Any] = (None, None)  # the states after the last iteration, and whether the budget holds another
-        self.acting: tuple[Any, Any] = (None, None)  # the policies of the last chunk, and the only one of them
         self.sampler.stop = stop
 
     @staticmethod
@@ -116,14 +116,12 @@ class PythonLoop:
         self, pattern: Pattern, policy: Any, algorithm: Algorithm, states: State, budget: Budget
     ) -> tuple[State, Row | None]:
         """The iterations of a pattern that are due, one after the other. Rows are [iterations, 1], or None."""
-        if self.acting[0] is not policy:
-            self.acting = policy, first_of(policy)
         rows = []
         for large in (large for large, times in pattern for _ in range(times)):
-            live, every = ask(policy, algorithm, states, large, budget)
+            live, every, acting = ask(policy, algorithm, states, large, budget)
             if live:
                 sizes = self.sizes_of(policy, algorithm, states)[large]
-                sampled = [self.batch(self.acting[1], one._replace(n=n), budget) for one, n in zip(every, sizes, strict=True)]
+                sampled = [self.batch(acting, one._replace(n=n), budget) for one, n in zip(every, sizes, strict=True)]
                 states, row, holds = answer(policy, algorithm, states, large, budget, sampled)
                 self.left = states, holds
                 rows.append(row)
@@ -151,15 +149,3 @@ class PythonLoop:
 
     def close(self) -> None:
         self.sampler.close()
-
-
-@jax.jit  # one call, instead of one for each leaf
-def first_of(tree: Any) -> Any:
-    """The only run of a block."""
-    return jax.tree.map(lambda x: x[0], tree)
-
-
-@jax.jit
-def as_block(tree: Any) -> Any:
-    """A block of one run."""
-    return jax.tree.map(lambda x: x[None], tree)

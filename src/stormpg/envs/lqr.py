@@ -44,6 +44,9 @@ def system(state_dim: int = 2, action_dim: int = 1, noise: float = 0.1, start: f
     return System(A, B, 0.1 * np.eye(state_dim), 0.1 * np.eye(action_dim), noise, start)
 
 
+product = functools.partial(jnp.matmul, precision="highest")  # a GPU would round the factors
+
+
 def from_system(problem: System, horizon: int = 20, name: str = "lqr") -> Environment:
     """Return the environment of a linear-Gaussian system."""
     A, B, Q, R, noise, start = problem
@@ -55,8 +58,8 @@ def from_system(problem: System, horizon: int = 20, name: str = "lqr") -> Enviro
 
     def step(key: Array, state: State, action: Array) -> tuple[State, Array, Array, Array]:
         s, a = state.s, jnp.reshape(action, (action_dim,))
-        reward = -(s @ as_float(Q) @ s + a @ as_float(R) @ a)
-        s = as_float(A) @ s + as_float(B) @ a + noise * jax.random.normal(key, (state_dim,))
+        reward = -(product(product(s, as_float(Q)), s) + product(product(a, as_float(R)), a))
+        s = product(as_float(A), s) + product(as_float(B), a) + noise * jax.random.normal(key, (state_dim,))
         return State(s), s, reward, jnp.zeros((), dtype=bool)
 
     return Environment(name, reset, step, Box((state_dim,)), Box((action_dim,)), horizon)

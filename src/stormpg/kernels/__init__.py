@@ -28,7 +28,7 @@ from stormpg.pytrees import Opaque, Tree
 
 T = TypeVar("T")
 
-# The modules with the kernels of a rollout and of cumulative sums; on a CPU with more, of a whole policy
+# The modules with the kernels of a rollout and of cumulative sums; on a CPU also of probabilities and scores of whole policies
 MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "stormpg.kernels.gpu"}
 
 WHOLE = Gaussian, Categorical  # policies that have kernels of the whole policy on a CPU
@@ -50,13 +50,13 @@ def of(name: str, policy: Any, params: Tree) -> Callable[..., Any] | None:
     """
     if not enabled():
         return None
-    whole, alone = misfit(policy, params), network_misfit(policy, params)
-    modules = [MODULES[platform()]] * (whole is None) + ["stormpg.kernels.rows"] * (alone is None)
+    if reason := misfit(policy, params):
+        if platform() != "cpu":
+            tell_once(reason)
+        return None
+    modules = [MODULES[platform()]] * (platform() != "cpu" or type(policy) in WHOLE) + ["stormpg.kernels.rows"]
     found = (getattr(importlib.import_module(module), name, None) for module in modules)
-    kernel = next(filter(None, found), None)
-    if kernel is None and alone is not None and platform() != "cpu":
-        tell_once(alone)
-    return kernel
+    return next(filter(None, found), None)
 
 
 def enabled() -> bool:
@@ -105,7 +105,7 @@ def forward_mode() -> Iterator[None]:
 
 def differentiable(name: str, plain: Callable[..., T], policy: Any, params: Tree) -> Callable[..., T]:
     """`plain`, or the same function by kernels that can be differentiated in forward mode."""
-    if not _forward.get() or name not in FORWARD or network_misfit(policy, params) is not None:
+    if not _forward.get() or name not in FORWARD or misfit(policy, params) is not None:
         return plain
     kernel = getattr(importlib.import_module("stormpg.kernels.rows"), name)
     return lambda *arguments: kernel(*arguments[: FORWARD[name]])[0]
@@ -130,23 +130,11 @@ def running_sums(x: Array, backward: bool = False) -> Array:
 
 
 def misfit(policy: Any, params: Tree) -> str | None:
-    """Why the platform's module does not support this policy, or None."""
-    return (other_kind(policy, WHOLE) if platform() == "cpu" else None) or network_misfit(policy, params)
-
-
-def other_kind(policy: Any, kinds: tuple[type, ...]) -> str | None:
-    """That the policy is none of these kinds, or None. Subclasses may override any method, so they are of another kind."""
-    if type(policy) in kinds:
-        return None
-    kind = type(policy.content if isinstance(policy, Opaque) else policy)
-    return f"the policy is {kind.__name__}, and they are written for {', '.join(one.__name__ for one in kinds)}"
-
-
-def network_misfit(policy: Any, params: Tree) -> str | None:
-    """Why the kernels of a network alone do not support this policy, which may normalise its observations, or None."""
+    """Why the kernels of a network do not support this policy, which may normalise its observations, or None."""
     policy, params = without_normalisation(policy, params)
-    if other := other_kind(policy, DENSITIES):
-        return other
+    if type(policy) not in DENSITIES:  # a subclass may override any method
+        kind = type(policy.content if isinstance(policy, Opaque) else policy)
+        return f"the policy is {kind.__name__}, and they are written for {', '.join(one.__name__ for one in DENSITIES)}"
     network = policy.mean if hasattr(policy, "mean") else policy.logits
     if type(network) is not MLP:
         return f"the policy's network is {type(network).__name__}, and they are written for MLP"

@@ -3,8 +3,8 @@
 In plain JAX every step of a rollout launches several kernels, and thousands of small kernels run one after another. Here the
 steps of a trajectory are a loop inside one kernel, which stops when all its episodes have ended. The environment and the policy
 are traced from their own functions (`scalar_code`). Only the network, one hidden layer of tanh units, is written by hand
-(`network_gpu`). What is computed from a batch has the kernels of `rows_gpu`; the densities of a rollout, too, follow from the
-network's outputs after it.
+(`network_gpu`). A rollout stores the network's outputs; JAX computes the densities from them afterwards. What is computed from
+a batch has kernels of its own (`rows_gpu`).
 """
 
 import functools
@@ -127,7 +127,7 @@ def rollout(
     numbers = scalars(inner), scalars(others), scalars(scales)
     operands = (weights_on_a_gpu(layers), *numbers, noise.reshape(n, horizon, -1), first, *start_fields)
     seen, acted, reward, mask, out = call(kernel, -(-n // lanes), out_shape, *operands)
-    made = Trajectories(seen, acted.reshape(n, horizon, *action.shape), reward, mask, mask)
+    made = Trajectories(seen, acted.reshape(n, horizon, *action.shape), reward, mask, jnp.zeros_like(mask))
     rows = rows_of(policy, params, made)
     log_prob = log_densities(rows, out, rows.everywhere(), made.action)
     return made._replace(log_prob=log_prob), Kept(out, None) if keep else None
@@ -135,7 +135,7 @@ def rollout(
 
 def normalisation(policy: Any, params: Tree, observation: Any) -> tuple[tuple[Array, ...], Callable[..., list[Array]]]:
     """Return the numbers by which a policy normalises, and its function of them and of an observation, on lanes."""
-    if not isinstance(policy, Normalised):
+    if type(policy) is not Normalised:
         return (), lambda *seen: list(seen)
     scales = policy.shift_and_spread(params)
     return scales, on_lanes(policy.scale_by, *scales, observation)

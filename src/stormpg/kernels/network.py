@@ -44,7 +44,7 @@ class Weights(NamedTuple):
 
 
 def without_normalisation(policy: Any, params: Tree) -> tuple[Any, Tree]:
-    """Return the policy on normalised observations and its parameters; a policy that does not normalise as it is."""
+    """Return a policy without its normalisation, and its parameters; any other policy as it is."""
     return (policy.policy, params["policy"]) if type(policy) is Normalised else (policy, params)
 
 

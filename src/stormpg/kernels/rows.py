@@ -53,12 +53,12 @@ class Rows(NamedTuple):
 
     def inner(self, tree: Tree) -> Tree:
         """The part of a tree like the parameters that belongs to the policy without its normalisation."""
-        return tree["policy"] if isinstance(self.policy, Normalised) else tree
+        return tree["policy"] if type(self.policy) is Normalised else tree
 
     def outer(self, layers: Tree, others: Tree) -> Tree:
         """A tree like the parameters, with 0 for statistics of observations. Leaves may have more leading axes."""
         made = {**others, self.name: layers}
-        if not isinstance(self.policy, Normalised):
+        if type(self.policy) is not Normalised:
             return made
         axes = jnp.shape(jax.tree.leaves(layers)[0])[: -jnp.ndim(jax.tree.leaves(self.layers)[0])]
         return {"policy": made, "seen": jax.tree.map(lambda x: jnp.zeros((*axes, *x.shape), x.dtype), self.params["seen"])}
@@ -86,7 +86,7 @@ def rows_of(policy: Any, params: Tree, taken: Trajectories) -> Rows:
     check_floats(taken.observation)
     batch = read_batch(taken)
     observation = batch.observation
-    if isinstance(policy, Normalised):
+    if type(policy) is Normalised:
         observation = policy.scale(params, observation)
     inner, own = without_normalisation(policy, params)
     name, layers, others = split(inner, own)
@@ -160,7 +160,7 @@ def score_sums(
 
     of_output, of_others = jax.grad(total, argnums=(0, 1))(kept.outputs, rows.everywhere())
     layers = rows.pull_back(coefficients[..., None] * of_output, parts, kept)
-    slopes = functools.partial(jnp.einsum, "cpih,pih...->cp...", precision="highest")  # on a GPU, too
+    slopes = functools.partial(jnp.einsum, "cpih,pih...->cp...", precision="highest")  # a GPU would round the factors
     others = jax.tree.map(lambda x: slopes(c, x.reshape(*c.shape[1:], *x.shape[2:])), of_others)
     return rows.outer(layers, others), None
 

@@ -6,7 +6,6 @@ at a time: a value of shape [k] becomes k values of shape [lanes].
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -180,15 +179,17 @@ def reduce_with(function: Callable[[Any, Any], Any]) -> Callable[..., Numbers]:
 
 
 def argmax(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:
-    (x,) = operands
-    if x.ndim != 1:
-        raise Unfit("argmax of an array that is not a vector")
-    best, index = x[0], jnp.zeros((lanes,), aval.dtype)
-    for number in range(1, len(x)):
-        better = x[number] > best
-        index = jnp.where(better, jnp.full((lanes,), number, aval.dtype), index)
-        best = jnp.where(better, x[number], best)
-    return fill((), itertools.repeat(index))
+    candidates = np.moveaxis(operands[0], params["axes"][0], 0)
+    out = np.empty(aval.shape, dtype=object)
+    for place in np.ndindex(aval.shape):
+        best, index = candidates[(0, *place)], jnp.zeros((lanes,), aval.dtype)
+        for number in range(1, len(candidates)):
+            candidate = candidates[(number, *place)]
+            better = candidate > best
+            index = jnp.where(better, jnp.full((lanes,), number, aval.dtype), index)
+            best = jnp.where(better, candidate, best)
+        out[place] = index
+    return out
 
 
 def product(operands: list[Numbers], params: Any, aval: Any, lanes: int) -> Numbers:

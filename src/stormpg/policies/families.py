@@ -22,7 +22,6 @@ A fixed σ is a setting, not a parameter: ξ holds only what the gradient update
 
 import abc
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -205,16 +204,12 @@ def table_rows(numpy: Any, values: Any, sizes: tuple[int, ...]) -> Any:
 
     `numpy`: `numpy` or `jax.numpy`.
     """
-    place, real = table_of(sizes)
-    return numpy.where(real, values[..., place], NEVER)
-
-
-@functools.cache
-def table_of(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of the logit for each place of the table, and which places are not padding: [choices, largest size]."""
-    real = np.arange(max(sizes)) < np.asarray(sizes)[:, None]
-    first = np.cumsum(sizes) - sizes
-    return np.where(real, first[:, None] + np.arange(max(sizes)), 0), real
+    rows, first = [], 0
+    for size in sizes:
+        padding = numpy.full((*values.shape[:-1], max(sizes) - size), NEVER, values.dtype)
+        rows.append(numpy.concatenate((values[..., first : first + size], padding), axis=-1))
+        first += size
+    return numpy.stack(rows, axis=-2)
 
 
 Policy = Gaussian | Categorical | MultiCategorical

@@ -8,7 +8,7 @@ import numpy as np
 from stormpg.envs.base import Box
 from stormpg.errors import InputError
 from stormpg.files import write_file
-from stormpg.policies.families import NEVER, Categorical, Gaussian, MultiCategorical, table_of
+from stormpg.policies.families import NEVER, Categorical, Gaussian, MultiCategorical, table_rows
 from stormpg.policies.networks import MLP
 from stormpg.policies.normalisation import Normalised
 from stormpg.pytrees import Tree
@@ -72,8 +72,9 @@ def write_onnx(policy: Any, params: Tree, env: Any, path: Path) -> Path:
     if isinstance(policy, Categorical):
         graph.then("ArgMax", axis=-1, keepdims=0)
     elif isinstance(policy, MultiCategorical):
-        place, real = table_of(policy.sizes)
-        graph.then("Gather", place.reshape(-1), axis=1)
+        place = table_rows(np, np.arange(float(sum(policy.sizes))), policy.sizes)  # of each logit; negative: padding
+        real = place >= 0
+        graph.then("Gather", np.where(real, place, 0).astype(np.int64).reshape(-1), axis=1)
         graph.then("Add", np.where(real, 0, NEVER).reshape(-1).astype(np.float32))
         graph.then("Reshape", np.asarray((-1, *place.shape)))
         graph.then("ArgMax", axis=-1, keepdims=0)

@@ -29,7 +29,7 @@ from stormpg.errors import InputError
 from stormpg.machine.blocks import at_home, cut, in_blocks, together
 from stormpg.machine.stopping import Halted, Stop, listening
 from stormpg.machine.xla import DEFAULTS, Program
-from stormpg.pytrees import stack, traceable
+from stormpg.pytrees import first_of, stack, traceable
 from stormpg.runs.checkpoints import Keeper, Reached, joined
 from stormpg.runs.logs import Logger, send
 from stormpg.runs.result import Progress, Result, Watch
@@ -105,7 +105,7 @@ class Training:
         """The number of trajectories that the next iteration of the first run samples, after the result `before` if given."""
         if before is None:
             return cost(self.setup, jax.eval_shape(functools.partial(begin, self.setup), self.seeds[0]), large=True)
-        state = jax.tree.map(lambda x: x[0], before.states)
+        state = first_of(before.states)
         return cost(self.setup, state, bool(is_large(self.setup, state)))
 
     def run(self, budget: Budget, options: RunOptions | None = None) -> Result:
