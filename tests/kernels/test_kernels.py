@@ -47,6 +47,7 @@ def pull(key, state, action):
 LEVERS = Environment(
     "levers", lambda key: (jnp.zeros(2), jnp.array([0.0, 0.0, 1.0])), pull, Box((3,)), MultiDiscrete((3, 2)), 20
 )
+WIDE = ("cartpole-continuous", {"hidden": (600,)}, 20)  # too many hidden units for a GPU
 OF_ANY_NETWORK = [  # on a GPU the kernel of a rollout serves all policies that have kernels of their network
     ("cartpole-continuous", {"normalise": True, "censored": True, "learn_sigma": True}, 60),
     ("cartpole", {"normalise": "large"}, 60),
@@ -77,7 +78,8 @@ def single_precision():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "shape", "horizon"),
-    [(gpu, *case) for case in CASES + OF_ANY_NETWORK] + [pytest.param(cpu, *case, marks=COMPILED.marks) for case in CASES],
+    [(gpu, *case) for case in CASES + OF_ANY_NETWORK]
+    + [pytest.param(cpu, *case, marks=COMPILED.marks) for case in [*CASES, WIDE]],
     indirect=["module"],
 )
 def test_kernels_equal_the_plain_way(name, shape, horizon, module, monkeypatch):
@@ -298,7 +300,7 @@ def test_where_the_kernels_apply(hidden, monkeypatch):
     ("hidden", "reason"),
     [
         ((64, 64), "plain JAX is used .* network has 2 hidden layers, and they are written for one"),
-        ((1000,), "network has 4 inputs, 1000 hidden units and 1 outputs; their limits are 32, 256 and 16"),
+        ((1100,), "network has 4 inputs, 1100 hidden units and 1 outputs; their limits are 32, 256 and 16"),
     ],
 )
 def test_the_reason_for_the_plain_way_is_given_once(hidden, reason, monkeypatch):

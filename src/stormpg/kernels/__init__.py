@@ -34,7 +34,9 @@ MODULES = {"cpu": "stormpg.kernels.cpu", "gpu": "stormpg.kernels.gpu", "cuda": "
 WHOLE = Gaussian, Categorical  # policies that have kernels of the whole policy on a CPU
 DENSITIES = *WHOLE, Censored, MultiCategorical  # policies that have kernels of their network
 
-LIMITS = 32, 256, 16  # the most inputs, hidden units and outputs of a network that fits into a program's registers
+# The most inputs, hidden units and outputs of a network. With more inputs, matrix products are faster on a CPU; with more of
+# anything, the network does not fit into the registers of a GPU.
+LIMITS = {"cpu": (32, 1024, 16), "gpu": (32, 256, 16)}
 
 # Functions with derivatives by kernels in forward mode, and how many arguments they have without what is kept
 FORWARD = {"log_probs": 3, "score_sum": 4}
@@ -141,9 +143,10 @@ def misfit(policy: Any, params: Tree) -> str | None:
     hidden = network.sizes[1:-1]
     if len(hidden) != 1:
         return f"the policy's network has {len(hidden)} hidden layers, and they are written for one"
-    if any(size > limit for size, limit in zip(network.sizes, LIMITS, strict=True)):
+    limits = LIMITS["cpu" if platform() == "cpu" else "gpu"]
+    if any(size > limit for size, limit in zip(network.sizes, limits, strict=True)):
         return "the policy's network has {} inputs, {} hidden units and {} outputs; their limits are {}, {} and {}".format(
-            *network.sizes, *LIMITS
+            *network.sizes, *limits
         )
     if any(jnp.result_type(leaf) != jnp.float32 for leaf in jax.tree.leaves(params)):
         return "the parameters are not float32"
