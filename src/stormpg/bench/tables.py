@@ -169,7 +169,7 @@ def markdown(result: Result) -> str:
     machine, versions = result["machine"], result["versions"]
     what = ", ".join(machine["accelerators"]) or machine["cpu"]
     lines = [
-        f"{what}, {machine['cores']} cores, jax {versions['jax']}, {result['date'][:10]}; medians; rows measured in turn.",
+        f"{what}, {machine['cores']} cores, jax {versions['jax']}, {result['date'][:10]}; medians.",
         "",
     ]
     for table in result["tables"]:

@@ -1,4 +1,7 @@
-"""Slots for the episodes of Gymnasium environments. Each slot has one environment, in this process or in its own process."""
+"""Slots for the episodes of Gymnasium environments. Each slot has one environment, in this process or in its own process.
+
+How many are opened is decided in `sampling.episodes`.
+"""
 
 import multiprocessing
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Fused kernels. They apply in float32 to a policy whose network has one hidden layer: in Triton on a GPU, in C on a CPU.
 
 `sampling.rollouts` and `scores` call `instead`, which uses plain JAX where no kernel applies. On a CPU the kernels need a C
-compiler. STORMPG_FUSED=0 disables them.
+compiler. STORMPG_FUSED=0 disables them. This file decides which policies (`DENSITIES`, `WHOLE`) and sizes (`LIMITS`) have any.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
  *
  * `cpu.py` writes the sizes below before this text. A vector holds 16 hidden units. Their weights stay in registers while up to
  * LANES rows pass by: steps of a trajectory, or trajectories of a rollout, which hide how long each operation takes. The
- * activations of these rows stay in the L1 cache for the backward pass, whose sums are kept in registers too.
+ * activations of these rows stay in the cache for the backward pass, whose sums are kept in registers too.
  */
 #define WIDTH 16
 #define KEPT (UNITS + (OUTPUTS + WIDTH - 1) / WIDTH * WIDTH) /* the activations of a row and its outputs, in whole vectors */
