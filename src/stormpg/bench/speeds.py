@@ -115,7 +115,7 @@ def kernels(rounds: int, tell: Tell) -> BenchTable:
         made[how] = {name: Row(f"{name}, {how}", figures[name], {"live": task.live}) for name, task in tasks.items()}
     rows = []
     for name in names:
-        fast, slow = (rows_of_one[name] for rows_of_one in made.values())
+        fast, slow = (by_name[name] for by_name in made.values())
         rows += [fast._replace(about={**fast.about, "times plain JAX": fast.median / slow.median}), slow]
     note = "Batches of 5, H = 100. window-npg has a window of 16 batches, harpg a product with the Hessian in each iteration."
     return BenchTable("kernels", f"Kernels and plain JAX, Cart-Pole on {where}", "million steps a second", rows, note)
